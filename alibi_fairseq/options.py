@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, Field, field
+from dataclasses import MISSING, Field, field, fields
 from typing import Any
 
 
@@ -16,11 +16,16 @@ def option(help: str, default: Any = MISSING, **more: Any) -> Any:
         help: help text.
         default: value without the option.
         more: further arguments of ``add_argument``. ``flag`` names the option if its name differs
-            from that of the field, ``group`` is its heading in the help, and ``write`` turns a
-            value into the text that ``type`` reads (default: ``str``). The type is that of the
-            annotation; a sequence takes several values.
+            from that of the field, and ``group`` is its heading in the help. The type is that of
+            the annotation; a sequence takes several values.
     """
     return field(default=default, metadata={"help": help, **more})
+
+
+def same_option(kind: type, name: str, group: str) -> Any:
+    """Return a dataclass field that is an option of another class, under a heading of its own."""
+    (declared,) = [each for each in fields(kind) if each.name == name]
+    return field(default=declared.default, metadata={**declared.metadata, "group": group})
 
 
 def option_flag(field: Field) -> str | None:

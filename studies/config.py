@@ -10,6 +10,7 @@ from typing import Annotated
 import pydantic.dataclasses
 from pydantic import Field
 
+from alibi_fairseq.evaluation.option_types import PositiveInt
 from alibi_fairseq.experiment.evaluations import plan_sweeps
 from alibi_fairseq.experiment.schema import (
     STRICT,
@@ -18,7 +19,6 @@ from alibi_fairseq.experiment.schema import (
     Model,
     ModelGroup,
 )
-from alibi_fairseq.experiment.values import PositiveInt
 from alibi_fairseq.options import yaml_key
 from alibi_fairseq.positions.spec import MethodSpec
 

@@ -20,7 +20,7 @@ from alibi_fairseq.cli.options import add_fields, fill_dataclass
 from alibi_fairseq.data.corpus_builder import CorpusBuilder
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.config import SweepConfig
-from alibi_fairseq.evaluation.option_types import find_device
+from alibi_fairseq.evaluation.device import find_device
 from alibi_fairseq.evaluation.sweep import Sweep
 from alibi_fairseq.evaluation.weights_identity import WeightsIdentity
 from alibi_fairseq.experiment import torchrun

@@ -38,7 +38,7 @@ class Check(CliCommand):
         from ..checks.candidate import Candidate
         from ..checks.checks import CHECKS, run_checks
         from ..checks.table import outcomes_table
-        from ..evaluation.option_types import find_device
+        from ..evaluation.device import find_device
         from ..files import atomic_write
         from ..positions import MethodSpec
         from ..progress_bar import make_progress_bar

@@ -76,9 +76,8 @@ class CompareCommand(ExperimentOptions):
     def run(cls, args: argparse.Namespace) -> int | None:
         given = {}
         for name in FLAGS:
-            value = getattr(args, name)
-            if value is not None:
-                given[name] = value
+            if name in args:
+                given[name] = getattr(args, name)
         args.given = given
         return super().run(args)
 

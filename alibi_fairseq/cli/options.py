@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from ..errors import unmet, usage_error
+from ..errors import UserInputError, describe_invalid, unmet, usage_error
 from ..options import names, option, option_flag
 
 __all__ = [
@@ -56,17 +56,16 @@ class CliCommand:
 def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
     """Add an option for each field of a dataclass whose metadata has a ``help``.
 
-    The metadata may also have a ``group``, the heading of the option in the help. pydantic reads
-    the values of its own dataclasses: such an option is text or names, and None unless it is given.
+    The metadata may also have a ``group``, the heading of the option in the help. An option of one
+    of pydantic's dataclasses is text or names, which :func:`fill_dataclass` reads, and is left out
+    unless it is given.
     """
-    is_read_later = hasattr(kind, "__pydantic_fields__")
     hints = typing.get_type_hints(kind)
     for field in fields(kind):
         flag = option_flag(field)
         if flag is None:
             continue
-        convert = _setting_keywords if is_read_later else _option_keywords
-        keywords = convert(field, hints[field.name])
+        keywords = _keywords(field, hints[field.name], is_read_later=_is_of_pydantic(kind))
         group = option_group(parser, field.metadata.get("group"))
         if field.default is MISSING and "required" not in keywords:
             keywords.setdefault("metavar", field.name.upper())
@@ -85,45 +84,42 @@ def option_flags(kind: type, group: str | None = None) -> dict[str, str]:
     return flags
 
 
-def _option_keywords(field: Field, hint: Any) -> dict[str, Any]:
-    """Return the arguments of ``add_argument`` for a field whose value is parsed right away."""
-    not_of_argparse = ("flag", "group", "write")
-    keywords = {key: field.metadata[key] for key in field.metadata if key not in not_of_argparse}
+def _keywords(field: Field, hint: Any, is_read_later: bool) -> dict[str, Any]:
+    """Return the arguments of ``add_argument`` for a field.
+
+    Args:
+        hint: type of the field.
+        is_read_later: True if pydantic reads the value, and knows the default.
+    """
+    keywords = {key: field.metadata[key] for key in field.metadata if key not in ("flag", "group")}
     value_type, several = _value_type(hint)
+    choices = _literal_values(hint)
     if several and keywords.keys().isdisjoint({"nargs", "action", "type"}):
         keywords["nargs"] = "+"
     if field.default is False:
         keywords["action"] = "store_true"
+    elif choices:
+        keywords["choices"] = choices
     else:
-        keywords["type"] = _explained(keywords.get("type", value_type))
+        keywords["type"] = _explained(keywords.get("type", str if is_read_later else value_type))
         if value_type is int:
             keywords.setdefault("metavar", "N")
     if field.default is MISSING:
         return keywords
-    keywords["default"] = [] if field.default == () else field.default
-    if keywords["default"] and "(default" not in keywords["help"]:
-        keywords["help"] += " (default: %(default)s)"
-    return keywords
-
-
-def _setting_keywords(field: Field, hint: Any) -> dict[str, Any]:
-    """Return the arguments of ``add_argument`` for a field whose value pydantic reads later."""
-    keywords: dict[str, Any] = {"help": field.metadata["help"]}
-    default = field.default
-    if isinstance(default, tuple) and default:
-        default = ",".join(map(str, default))
-        keywords["type"] = names
-    choices = _literal_values(hint)
-    if choices:
-        keywords["choices"] = choices
-    else:
-        keywords["metavar"] = field.metadata["metavar"]
-    if choices and default is None:  # like `eval`, which takes the first without a value
+    if choices and field.default is None:
         keywords.update(nargs="?", const=choices[0])
         keywords["help"] += f" (without a value: {choices[0]})"
-    if default:
-        keywords["help"] += f" (default: {default})"
+    default = [] if field.default == () else field.default
+    if default and "(default" not in keywords["help"]:
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        keywords["help"] += f" (default: {shown})"
+    keywords["default"] = argparse.SUPPRESS if is_read_later else default
     return keywords
+
+
+def _is_of_pydantic(kind: type) -> bool:
+    """Return True if pydantic reads the values of a dataclass."""
+    return hasattr(kind, "__pydantic_fields__")
 
 
 def _literal_values(hint: Any) -> tuple[str, ...]:
@@ -158,13 +154,24 @@ def option_group(parser: argparse.ArgumentParser, title: str | None) -> argparse
 
 
 def fill_dataclass(kind: type, args: object) -> Any:
-    """Create a dataclass from parsed arguments."""
+    """Create a dataclass from parsed arguments.
+
+    Raises:
+        UserInputError: pydantic rejects a value.
+    """
     parsed = vars(args)
     values = {}
     for field in fields(kind):
         if field.name in parsed:
             values[field.name] = parsed[field.name]
-    return kind(**values)
+    if not _is_of_pydantic(kind):
+        return kind(**values)
+    from pydantic import ValidationError  # only these commands need it
+
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        raise UserInputError(describe_invalid(error, option_flags(kind))) from error
 
 
 def _explained(parse: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..evaluation.config import PRECISIONS
-from ..evaluation.option_types import parse_device, parse_lengths
-from .options import CliCommand, option, plugin_option
+from pydantic.dataclasses import dataclass
+
+from ..evaluation.option_types import Device, Length, NonEmptyListOrItem, Precision
+from .options import CliCommand, names, option, plugin_option
 
 if TYPE_CHECKING:
     from ..reporting.table import Table
@@ -21,16 +22,16 @@ class Recall(CliCommand):
 
     data: Path = option("data folder of a text", metavar="DATA")
     path: list[Path] = option("fairseq checkpoints", required=True, metavar="CHECKPOINT")
-    lengths: tuple[int, ...] = option(
+    lengths: NonEmptyListOrItem[Length] = option(
         "evaluation lengths, in windows that do not overlap",
         required=True,
-        type=parse_lengths,
+        type=names,
         metavar="L,…",
     )
     split: str = option("split to evaluate", "valid", flag="--subset", metavar="SPLIT")
     out: Path | None = option("also write the results to this JSON file", None, metavar="FILE")
-    precision: str = option("type of weights and activations", "fp32", choices=PRECISIONS)
-    device: str = option("auto, cpu, or cuda", "auto", type=parse_device, metavar="DEVICE")
+    precision: Precision = option("type of weights and activations", "fp32")
+    device: Device = option("auto, cpu, or cuda", "auto", metavar="DEVICE")
     user_dir: str | None = plugin_option()
 
     def __call__(self) -> None:
@@ -40,7 +41,7 @@ class Recall(CliCommand):
             UserInputError: a checkpoint, the split, or a length cannot be used.
         """
         from ..evaluation.checkpoint import load_checkpoint
-        from ..evaluation.option_types import find_device
+        from ..evaluation.device import find_device
         from ..evaluation.recall import measure_recall
         from ..evaluation.split import load_dictionary, load_split
         from ..files import atomic_write, json_text, sha256_file

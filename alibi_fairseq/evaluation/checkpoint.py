@@ -38,6 +38,7 @@ from ..results.file import load_training
 from ..results.file_names import BEST_CHECKPOINT
 from ..results.series import SERIES_KEY, Series, read_series
 from .config import find_dtype
+from .option_types import Precision
 from .scoring import Scorer
 from .weights_identity import WeightsIdentity, unknown_training
 
@@ -219,13 +220,13 @@ def load_checkpoint(
     path: Path,
     data: Path,
     device: torch.device | str = "cpu",
-    precision: str = "fp32",
+    precision: Precision = "fp32",
     overrides: dict | None = None,
 ) -> LoadedModel:
     """Load a model and check that it has the dictionary of the data.
 
     Args:
-        precision: a name of ``PRECISIONS``.
+        precision: type of weights and activations.
 
     Raises:
         UserInputError: the file is not a fairseq checkpoint, the dictionaries differ, or an

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..results.case import Case
 from ..results.result import Result
 from ..results.values import Cost, ProbeValues, TextSummary, TextValues
-from .option_types import find_device
+from .device import find_device
 from .sweep import Sweep
 
 if TYPE_CHECKING:

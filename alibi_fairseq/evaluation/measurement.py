@@ -19,8 +19,8 @@ from ..results.provenance import collect_provenance
 from ..results.result import Result
 from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig
+from .device import find_device
 from .evaluator import Evaluator
-from .option_types import find_device
 from .probe_evaluator import ProbeEvaluator
 from .split_identity import probe_splits
 from .sweep_results import SweepResults

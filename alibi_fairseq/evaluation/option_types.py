@@ -1,120 +1,97 @@
-"""Types of the options of an evaluation: splits, lengths, strides, overrides, and devices.
+"""Types of the options of an evaluation, which pydantic reads from the command line or from YAML.
 
-Each raises a ValueError, which says what the text must be. argparse names the option.
+:mod:`..experiment.values` has the types that only an experiment needs.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Annotated, Any, Literal, TypeVar
 
-from ..options import float_or_nan, names, positive_integer
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
-if TYPE_CHECKING:
-    import torch
+from .device import find_device
 
-
-#: Requirement of the name of a device.
-NO_DEVICE = "must be auto, cpu, or a GPU of this machine, such as cuda:0"
-
-
-def parse_splits(text: str) -> tuple[str, ...]:
-    """Return ``valid,test`` as ("valid", "test")."""
-    return tuple(names(text))
-
-
-def parse_lengths(text: str) -> tuple[int, ...]:
-    """Return ``512,1024`` as (512, 1024)."""
-    try:
-        return tuple(positive_integer(item) for item in names(text))
-    except ValueError:
-        raise ValueError("must be numbers of tokens separated by commas") from None
+#: Pydantic settings of all descriptions. Unknown keys are errors. Numbers are accepted as
+#: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
+STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 
-def parse_strides(text: str) -> tuple[int | None, ...]:
-    """Return ``full,64`` as (None, 64)."""
-    try:
-        return tuple(parse_stride(item) for item in names(text))
-    except ValueError:
-        raise ValueError("must be 'full' or numbers of tokens, separated by commas") from None
+def as_list(value: object) -> list:
+    """Return a list without repeated values. A single value stands for a list of one."""
+    values = value if isinstance(value, list | tuple) else [value]
+    unique: list = []
+    for item in values:
+        if item not in unique:  # values of YAML may be unhashable
+            unique.append(item)
+    return unique
 
 
-def parse_stride(text: str) -> int | None:
-    """Return None for ``full``, and other strides as a number.
+def must(requirement: str) -> WrapValidator:
+    """Return a validator with one message for whatever pydantic finds wrong with a value."""
+
+    def read(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise ValueError(f"must {requirement}") from None
+
+    return WrapValidator(read)
+
+
+def as_json_object(value: object) -> dict:
+    """Return a dictionary, which may be given as the text of a JSON object.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the value is neither.
     """
-    return None if text == "full" else positive_integer(text)
-
-
-def format_items(items: Iterable[object]) -> str:
-    """Return ("valid", "test") as ``valid,test``."""
-    return ",".join(map(str, items))
-
-
-def format_stride(stride: int | None) -> str:
-    """Return ``full`` for None, and other strides as digits."""
-    return "full" if stride is None else str(stride)
-
-
-def format_strides(strides: Iterable[int | None]) -> str:
-    """Return (None, 64) as ``full,64``."""
-    return format_items(map(format_stride, strides))
-
-
-def parse_count(text: str) -> int:
-    """Return a number of tokens, which may be 0."""
-    if not text.isdecimal():
-        raise ValueError("must be a number of tokens of at least 0")
-    return int(text)
-
-
-def parse_gigabytes(text: str) -> float:
-    """Return a finite number above 0."""
-    number = float_or_nan(text)
-    if not 0 < number < math.inf:
-        raise ValueError("must be a positive number")
-    return number
-
-
-def parse_overrides(text: str) -> dict:
-    """Return the value of a JSON object."""
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        value = None
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError:
+            value = None
     if not isinstance(value, dict):
         raise ValueError("must be a JSON object")
     return value
 
 
-def parse_device(name: str) -> str:
-    """Return the name of a device that exists on this machine."""
+def check_device(name: str) -> str:
+    """Check that a device exists on this machine, and return its name.
+
+    Raises:
+        ValueError: it does not.
+    """
     if name not in ("auto", "cpu"):
-        find_device(name)
+        find_device(name)  # imports PyTorch
     return name
 
 
-def find_device(name: str) -> torch.device:
-    """Return a device of this machine. ``auto`` is a GPU if there is one.
+Item = TypeVar("Item")
+#: Zero or more items. A single item may be given without a list.
+ListOrItem = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
+#: The same, but at least one item.
+NonEmptyListOrItem = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
+Float = Annotated[float, Field(allow_inf_nan=False)]
+PositiveInt = Annotated[int, Field(ge=1)]
 
-    Raises:
-        ValueError: the device does not exist.
-    """
-    import torch
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(NO_DEVICE) from error
-    counts = {"cpu": 1, "cuda": torch.cuda.device_count()}
-    index = device.index or 0
-    # No other type of device is supported.
-    if index >= counts.get(device.type, 0):
-        raise ValueError(NO_DEVICE)
-    return device
+#: Evaluation length in tokens.
+Length = Annotated[PositiveInt, must("be a number of tokens")]
+#: Tokens scored per window. ``full``: all of the window, so windows do not overlap.
+Stride = Annotated[PositiveInt | Literal["full"], must("be 'full' or a number of tokens")]
+TokenCount = Annotated[int, Field(ge=0), must("be a number of tokens of at least 0")]
+#: Rules that find the documents of a text.
+DocumentBoundaries = Literal["empty-lines", "titles"]
+#: Options of a model by name.
+Overrides = Annotated[dict[str, Any], BeforeValidator(as_json_object)]
+#: Types of weights and activations.
+Precision = Literal["fp32", "bf16", "fp16"]
+Device = Annotated[str, AfterValidator(check_device)]
+Gigabytes = Annotated[Float, Field(gt=0), must("be a positive number")]

@@ -149,7 +149,7 @@ class Run:
     @property
     def has_sliding_windows(self) -> bool:
         """True if an evaluation has overlapping windows, and can take hours."""
-        return any(stride is not None for step in self.eval_steps for stride in step.config.strides)
+        return any(stride != "full" for step in self.eval_steps for stride in step.config.strides)
 
     @property
     def has_rate(self) -> bool:

@@ -11,35 +11,38 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES, ProbeName
 from ..errors import UserInputError
-from ..options import option, yaml_key
+from ..evaluation.config import SweepConfig
+from ..evaluation.option_types import (
+    STRICT,
+    DocumentBoundaries,
+    Float,
+    ListOrItem,
+    NonEmptyListOrItem,
+    PositiveInt,
+    Stride,
+    TokenCount,
+)
+from ..options import names, option, same_option, yaml_key
 from ..positions.spec import MethodSpec
 from ..results.file_names import COMPARISON_FILE, EXPERIMENT_FILE
 from ..results.manifest import Name
 from .values import (
+    EvalLength,
     Flags,
-    Float,
     LearningRate,
-    Length,
-    ListOrItem,
     Method,
     Methods,
-    NonEmptyListOrItem,
-    PositiveInt,
-    Stride,
     as_methods,
 )
 
 DEFAULT_TITLE = "Perplexity by evaluation length"
 #: Files and folders of the output folder, which no corpus can have as its folder.
 RESERVED_NAMES = ("lock", "jobs", COMPARISON_FILE, EXPERIMENT_FILE, "results.json")
-#: Pydantic settings of all descriptions. Unknown keys are errors. Numbers are accepted as
-#: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
-STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 #: Headings of the fields in the help and on the reference page.
 TEXT = "text"
 MODELS = "models"
@@ -109,42 +112,23 @@ class Corpus:
 class Evaluation:
     """Evaluation of models at several lengths, as trained and with different options."""
 
-    eval_lengths: NonEmptyListOrItem[Length] = option(
+    eval_lengths: NonEmptyListOrItem[EvalLength] = option(
         "evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens more than the "
         "training length",
         (128, 256, 512, 1024),
         flag="--lengths",
+        type=names,
         metavar="L,…",
         group=EVALUATION,
     )
-    strides: Annotated[NonEmptyListOrItem[Stride], Field(validate_default=True)] = option(
-        "tokens scored per window; full: the evaluation length, in windows that do not overlap",
-        ("full",),
-        metavar="S,…",
-        group=EVALUATION,
-    )
-    sliding: dict[PositiveInt, NonEmptyListOrItem[Length]] = yaml_key(
+    strides: NonEmptyListOrItem[Stride] = same_option(SweepConfig, "strides", EVALUATION)
+    sliding: dict[PositiveInt, NonEmptyListOrItem[EvalLength]] = yaml_key(
         "additional strides, each with its evaluation lengths", {}, group=EVALUATION
     )
     subset: str = option("split to evaluate on", "valid", metavar="SPLIT", group=EVALUATION)
-    per_document: Literal["empty-lines", "titles"] | None = option(
-        "also record the loss of each document; empty-lines: an empty line ends a document; "
-        "titles: the next title ends it, as in WikiText",
-        None,
-        group=EVALUATION,
-    )
-    score_from: PositiveInt | None = option(
-        "number of tokens at the start of the split, or of each document, that are not scored",
-        None,
-        metavar="N",
-        group=EVALUATION,
-    )
-    score_to: PositiveInt | None = option(
-        "number of tokens at the start of the split, or of each document, after which scoring ends",
-        None,
-        metavar="M",
-        group=EVALUATION,
-    )
+    per_document: DocumentBoundaries | None = same_option(SweepConfig, "per_document", EVALUATION)
+    score_from: TokenCount | None = same_option(SweepConfig, "score_from", EVALUATION)
+    score_to: TokenCount | None = same_option(SweepConfig, "score_to", EVALUATION)
     variants: dict[Method, dict[Name, dict[str, Any]]] = yaml_key(
         "additional evaluations with other options of the model, by method and name of the "
         "variant; `train_length` stands for the training length",
@@ -188,14 +172,15 @@ class ModelGroup:
         "or appear in the ALiBi paper; later: those published since; A+B: A and B in alternate "
         "layers; A/OPTION=VALUE: A with an option of the model",
         ("alibi", "sinusoidal"),
+        type=names,
         metavar="A,B,…",
         group=MODELS,
     )
     train_lengths: NonEmptyListOrItem[PositiveInt] = option(
-        "training lengths in tokens", (128,), metavar="L,…", group=MODELS
+        "training lengths in tokens", (128,), type=names, metavar="L,…", group=MODELS
     )
     seeds: NonEmptyListOrItem[int] = option(
-        "seeds for initialization and data order", (1,), metavar="N,…", group=MODELS
+        "seeds for initialization and data order", (1,), type=names, metavar="N,…", group=MODELS
     )
     arch: str = option(
         "model name; `alibi-fairseq models` lists all",
@@ -228,6 +213,7 @@ class ModelGroup:
         "peak learning rate of Adam; the warm-up takes a sixth of the updates, at most 4,000; a "
         "list is tuned for each method and training length on the validation split",
         (0.001,),
+        type=names,
         metavar="X,…",
         group=TRAINING,
     )
@@ -268,7 +254,7 @@ class ModelGroup:
                     f"{length}, which would be trained for nothing; add one, or remove the model"
                 )
             strides = {stride for evaluation in evaluations for stride in evaluation.strides}
-            if "transformer_xl" in method.names and strides != {None}:
+            if "transformer_xl" in method.names and strides != {"full"}:
                 raise ValueError(
                     "strides: the memory of transformer_xl requires windows that do not overlap; "
                     "remove transformer_xl, or use sliding, which leaves it out"

@@ -1,15 +1,18 @@
-"""Types of the values of a comparison's configuration, as pydantic validates them."""
+"""Types of the values of a comparison's configuration, as pydantic validates them.
+
+:mod:`..evaluation.option_types` has those that an evaluation needs as well.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from ..evaluation.option_types import format_stride, parse_stride
+from ..evaluation.option_types import Float, NonEmptyListOrItem, as_list
 from ..positions.display_names import METHOD_NAMES
 from ..positions.spec import MethodSpec
 
@@ -36,16 +39,6 @@ RESERVED = (
     "--log-format",
     "--log-interval",
 )
-
-
-def as_list(value: object) -> list:
-    """Return a list without repeated values. A single value stands for a list of one."""
-    values = value if isinstance(value, list | tuple) else [value]
-    unique: list = []
-    for item in values:
-        if item not in unique:  # values of YAML may be unhashable
-            unique.append(item)
-    return unique
 
 
 def as_methods(value: object) -> list:
@@ -92,7 +85,7 @@ def as_flags(value: Any) -> list[str]:
     return flags
 
 
-def as_length(value: object) -> int | str:
+def as_eval_length(value: object) -> int | str:
     """Validate an evaluation length for :func:`tokens_at`.
 
     Raises:
@@ -104,20 +97,6 @@ def as_length(value: object) -> int | str:
     if re.fullmatch(r"[1-9]\d*x(\+[1-9]\d*)?", text):
         return text
     raise ValueError("must be a number of tokens, or like 4x or 1x+50")
-
-
-def as_stride(value: object) -> int | None:
-    """Return None for ``full``, and other strides as a number.
-
-    Raises:
-        ValueError: the value is neither.
-    """
-    if value is None:  # dataclasses.replace validates the strides of an evaluation again
-        return None
-    try:
-        return parse_stride(str(value))
-    except ValueError:
-        raise ValueError("must be 'full' or a number of tokens") from None
 
 
 def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
@@ -152,19 +131,9 @@ def at_length(text: str, train_length: int) -> str:
 
 
 # Types of the keys. An invalid value raises ValueError, which pydantic reports with its key.
-Float = Annotated[float, Field(allow_inf_nan=False)]
-PositiveInt = Annotated[int, Field(ge=1)]
-Length = Annotated[int | str, BeforeValidator(as_length)]
-#: None stands for ``full``, as in :class:`..evaluation.config.SweepConfig`.
-Stride = Annotated[
-    int | None, BeforeValidator(as_stride), PlainSerializer(format_stride, return_type=str)
-]
+#: Evaluation length in tokens or in training lengths (:func:`tokens_at`).
+EvalLength = Annotated[int | str, BeforeValidator(as_eval_length)]
 LearningRate = Annotated[Float, Field(gt=0)]
-Item = TypeVar("Item")
-#: Zero or more items. A single item may be given without a list.
-ListOrItem = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
-#: The same, but at least one item.
-NonEmptyListOrItem = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
 Method = Annotated[
     MethodSpec,
     BeforeValidator(as_method),

@@ -10,8 +10,8 @@ from transformers.utils import logging as transformers_logging
 from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import SweepConfig
+from ..evaluation.device import find_device
 from ..evaluation.measurement import measure_cases
-from ..evaluation.option_types import find_device
 from ..evaluation.split_identity import SplitIdentity
 from ..evaluation.sweep import Sweep
 from ..evaluation.sweep_results import SweepResults

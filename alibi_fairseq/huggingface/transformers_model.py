@@ -19,6 +19,7 @@ from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import find_dtype
+from ..evaluation.option_types import Precision
 from ..evaluation.scoring import Scorer
 from ..evaluation.weights_identity import WeightsIdentity, unknown_training
 from ..positions.spec import MethodSpec
@@ -107,7 +108,7 @@ def _copy_tensors(values: dict[str, Any]) -> dict[str, Any]:
 
 def load_transformers_model(
     folder: ModelFolder,
-    precision: str,
+    precision: Precision,
     device: torch.device,
     longest: int,
     weights_sha256: str,
@@ -117,7 +118,7 @@ def load_transformers_model(
 
     Args:
         folder: the folder.
-        precision: name of :data:`..evaluation.config.PRECISIONS`.
+        precision: type of weights and activations.
         device: device to compute on.
         longest: longest window, which determines the memory of eager attention.
         weights_sha256: hash of the weights, which stands for their training.

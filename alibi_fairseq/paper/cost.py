@@ -112,7 +112,7 @@ def evaluation_hours(evaluation: PaperEvaluation) -> float | None:
             points.append((row["train_length"], 1 / row["eval_words_per_second"]))
     seconds = 0.0
     for length in evaluation.lengths:
-        stride = evaluation.stride or length
+        stride = length if evaluation.stride == "full" else evaluation.stride
         windows = 1 + math.ceil(max(0, tokens - length) / stride)
         seconds += windows * length * _interpolate(points, length)
     return seconds / 3600

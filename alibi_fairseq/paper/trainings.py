@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from ..evaluation.config import SweepConfig
+from ..evaluation.option_types import Stride
 from .items import items, trained_items
 from .published import PrintedMeasurement
 from .recipe import RECIPES, Recipe, recipe_name
@@ -21,14 +22,14 @@ class PaperEvaluation:
         recipe_path: path of the model's recipe.
         updates: update count of the checkpoint.
         split: name of the split.
-        stride: stride in tokens, or None for non-overlapping windows at any length.
+        stride: stride in tokens, or ``full`` for windows that do not overlap, at any length.
         lengths: evaluation lengths.
     """
 
     recipe_path: str
     updates: int
     split: str
-    stride: int | None
+    stride: Stride
     lengths: tuple[int, ...] = ()
 
     @property
@@ -72,7 +73,7 @@ def plan_evaluations(keys: tuple[str, ...]) -> tuple[PaperEvaluation, ...]:
             recipe = find_recipe(measurement)
             updates = measurement.updates or recipe.updates
             case = measurement.case
-            stride = None if case.nonoverlapping else case.stride
+            stride: Stride = "full" if case.nonoverlapping else case.stride
             evaluation = PaperEvaluation(recipe.path, updates, case.split, stride)
             lengths[evaluation].add(case.length)
     evaluations = []

@@ -75,7 +75,7 @@ def evaluation_table(results: Sequence[Result]) -> str:
     return markdown.table(titles, rows)
 
 
-def context_table(results: Sequence[Result], percent: float, strides: Sequence[int | None]) -> str:
+def context_table(results: Sequence[Result], percent: float, strides: Sequence[int | str]) -> str:
     """Return a table of the shortest window whose loss is close to that of the longest.
 
     There is a row for each checkpoint, split, and requested stride. A result whose stride
@@ -84,18 +84,17 @@ def context_table(results: Sequence[Result], percent: float, strides: Sequence[i
     Args:
         results: results of checkpoints.
         percent: largest difference of the losses.
-        strides: requested strides in tokens; None for ``full``.
+        strides: requested strides in tokens; or ``full``.
     """
     losses: dict[tuple, dict[int, float]] = defaultdict(dict)
     for result in results:
         assert isinstance(result.values, TextValues), "the evaluator measured it"
         case = result.case
         for stride in strides:
-            tokens = case.length if stride is None else stride
+            tokens = case.length if stride == "full" else stride
             if case.stride != tokens:
                 continue
-            stride_name = "full" if stride is None else str(stride)
-            row = (str(result.checkpoint), case.split, stride_name)
+            row = (str(result.checkpoint), case.split, str(stride))
             losses[row][case.length] = result.values.loss_bits
     rows = []
     for (checkpoint, subset, stride), loss in losses.items():

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import pydantic.dataclasses
 from pydantic import Field
 
+from alibi_fairseq.evaluation.option_types import PositiveInt
 from alibi_fairseq.experiment.schema import STRICT, Corpus
-from alibi_fairseq.experiment.values import PositiveInt
 from alibi_fairseq.options import yaml_key
 
 

@@ -103,12 +103,12 @@ COMMANDS = {
         ("DATA --cpu --path RUN", "RUN/checkpoint_best.pt"),
     ],
     "eval": [
-        ("DATA --path CHECKPOINT --lengths 16,x", "--lengths must be numbers of tokens"),
-        ("DATA --path CHECKPOINT --lengths 0", "--lengths must be numbers of tokens"),
+        ("DATA --path CHECKPOINT --lengths 16,x", "--lengths must be a number of tokens"),
+        ("DATA --path CHECKPOINT --lengths 0", "--lengths must be a number of tokens"),
         ("DATA --path CHECKPOINT --lengths 16 --strides 17", "--strides"),
         (
             "DATA --path CHECKPOINT --lengths 16 --strides half",
-            "--strides must be 'full' or numbers",
+            "--strides must be 'full' or a number of tokens, not 'half'",
         ),
         ("DATA --path CHECKPOINT --lengths 8 --model-overrides {'a':1}", "must be a JSON object"),
         ("DATA --path CHECKPOINT --lengths 8 --out /dev/full", "/dev/full"),

@@ -37,7 +37,7 @@ def test_bits_per_token_match_fairseq(sweep, trained, name, method, length, stri
         changes["overrides"] = OVERRIDES
         flags += ["--model-overrides", str(OVERRIDES)]
     if name == "transformer-xl":
-        changes["strides"] = [None]
+        changes["strides"] = ["full"]
         flags += ["--task", "segment_language_modeling"]
     (record,) = sweep(name, **changes)
     expected = run_eval_lm(trained.data, trained(name), *flags)

@@ -74,5 +74,5 @@ def test_effective_context_of_each_requested_stride():
         evaluation_record(2**loss, length=length, stride=stride, checkpoint="run/model.pt")
         for (length, stride), loss in cases.items()
     ]
-    rows = context_table(results_of(*cells), 1.0, [None, 64]).splitlines()[2:]
+    rows = context_table(results_of(*cells), 1.0, ["full", 64]).splitlines()[2:]
     assert [row.split()[-4:-1:2] for row in rows] == [["full", "128"], ["64", "64"]]

@@ -13,7 +13,7 @@ from alibi_fairseq.evaluation.config import SweepConfig
 #: Settings that differ from the default, by field.
 CHANGES: dict[str, object] = {
     "lengths": (16, 1024),
-    "strides": (None, 8),
+    "strides": ("full", 8),
     "splits": ("valid", "test"),
     "overrides": {"attention_backend": "eager", "note": "with 'quotes' and spaces"},
     "per_document": "titles",
@@ -44,5 +44,5 @@ def test_config_arguments_are_read_back(name):
 
 
 def test_config_lists_windows_once():
-    config = SweepConfig(lengths=(16, 8), strides=(None, 8), splits=("valid",))
+    config = SweepConfig(lengths=(16, 8), strides=("full", 8), splits=("valid",))
     assert config.windows() == [(16, 16), (16, 8), (8, 8)]

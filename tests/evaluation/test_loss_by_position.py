@@ -185,7 +185,7 @@ def test_position_includes_memory(sweep):
 
 @pytest.mark.ci
 def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
-    case = {"lengths": [8, 16], "strides": [None, 3]}
+    case = {"lengths": [8, 16], "strides": ["full", 3]}
     uninterrupted = sweep(**case, out="uninterrupted")
     measure = TextEvaluator.measure
 

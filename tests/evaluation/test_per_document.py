@@ -38,7 +38,7 @@ def documents(sweep, data):
         settings = {
             "data": data,
             "lengths": [16, 48],
-            "strides": [None, 4],
+            "strides": ["full", 4],
             "per_document": "empty-lines",
         }
         settings.update(changes)
@@ -144,7 +144,9 @@ def test_lengths_strides_and_memories_share_their_tokens(documents):
     assert counts[0][:3] == (72, 72, 0)
     assert [cell.values.min_context for cell in cells] == [1, 13, 1, 45]
     assert len({cell.values.bytes for cell in cells}) == 1
-    (with_memory,) = documents("transformer-xl", "xl", lengths=[16], strides=[None], score_from=48)
+    (with_memory,) = documents(
+        "transformer-xl", "xl", lengths=[16], strides=["full"], score_from=48
+    )
     assert with_memory.values.document_tokens == counts[0]
     assert with_memory.series.facts.memory_length == 24
     assert with_memory.values.loss_bits != cells[0].values.loss_bits

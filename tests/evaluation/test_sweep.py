@@ -82,7 +82,7 @@ def test_nonoverlapping_windows_are_also_timed_one_by_one(sweep):
     assert batched.cost.tokens_per_second_batch_1 != batched.cost.tokens_per_second
 
 
-INTERRUPTED = {"lengths": [8, 16], "strides": [None, 1]}
+INTERRUPTED = {"lengths": [8, 16], "strides": ["full", 1]}
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_lengths_past_the_end_are_measured_once(sweep, scored):
     (whole,) = sweep(lengths=[5000])
     tokens = whole.values.tokens
     assert whole.values.longest_window == tokens < 5000
-    records = sweep(lengths=[64, tokens - 1, tokens, 5000, 9000], strides=[None, 16])
+    records = sweep(lengths=[64, tokens - 1, tokens, 5000, 9000], strides=["full", 16])
     by_case = {(record.case.length, record.case.stride): record for record in records}
     pairs = [
         (by_case[9000, 9000], by_case[5000, 5000]),

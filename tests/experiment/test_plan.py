@@ -148,8 +148,8 @@ def test_evaluations_replace_shared_keys():
             (length,) = step.config.lengths
             steps.append((*step.config.splits, length, *step.config.strides, step.variant))
         evaluated[run.name] = steps
-    of_all = [("test", 128, None, ""), ("test", 128, 1, "")]
-    limited = ("test", 128, None, "limited")
+    of_all = [("test", 128, "full", ""), ("test", 128, 1, "")]
+    limited = ("test", 128, "full", "limited")
     at_64 = [(split, 64, stride, name) for split, _, stride, name in (*of_all, limited)]
     assert evaluated == {
         "text/alibi-64-seed1": [*at_64, ("valid", 64, 16, "")],

@@ -215,7 +215,7 @@ def test_exported_model_equals_its_checkpoint(
     arguments = ["--data", str(trained.data), "--path", str(trained(name)), "--out", str(folder)]
     assert main(["export", *arguments]) == 0
     lengths = (16, TRAIN_LENGTH) if name == "learned" else (16, 4 * TRAIN_LENGTH)
-    expected = sweep(name, out="ours", lengths=lengths, strides=(None, 5))
+    expected = sweep(name, out="ours", lengths=lengths, strides=("full", 5))
     text = shutil.copy(trained.folder / "valid", tmp_path / "valid.txt")
     records = evaluate(folder, texts=(text,), lengths=",".join(map(str, lengths)))
     for record, ours in zip(records, expected, strict=True):

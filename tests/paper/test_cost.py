@@ -95,7 +95,7 @@ def test_hours_of_evaluations_follow_from_table_1():
     expected = (217_646 - 2559) * 2560 * seconds_per_token / 3600
     assert evaluation_hours(between) == pytest.approx(expected)
 
-    nonoverlapping = replace(longest, stride=None)
+    nonoverlapping = replace(longest, stride="full")
     assert evaluation_hours(nonoverlapping) == pytest.approx(71 * 3072 / 42_400 / 3600)
     (books,) = trainings_for(("table08",))[0].evaluations
     assert evaluation_hours(books) is None

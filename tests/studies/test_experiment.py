@@ -125,10 +125,10 @@ def test_models_are_listed_once_in_order(texts):
     assert flags[flags.index("--t5-max-distance") + 1] == "24"
     steps = runs["tales-alibi-16-seed1"].eval_steps
     assert [(step.variant, step.corpus, step.config.strides) for step in steps] == [
-        ("", "", (None,)),
+        ("", "", ("full",)),
         ("", "", (2,)),
-        ("limited", "", (None,)),
-        ("", "wiki", (None,)),
+        ("limited", "", ("full",)),
+        ("", "wiki", ("full",)),
     ]
     # The trials of a model come right before it.
     items = make_work_items(study, plan, plan.runs)
