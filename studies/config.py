@@ -41,8 +41,8 @@ class StudyConfig(ExperimentConfig):
     )
     introduction: str = yaml_key("first paragraph of a page of its own, in Markdown", "")
     tests: ComparedModels | None = yaml_key(
-        "corpus and train_length of the models of the six tests; the results then have a page of "
-        "their own",
+        "`corpus` and `train_length` of the models that the six tests compare; the results then "
+        "get their own page",
         None,
     )
 

@@ -14,15 +14,15 @@ class Case:
 
     Attributes:
         kind: ``text``, ``probe``, or ``validation`` (during training).
-        text: SHA-256 of the split, of a raw text, or of a probe's training data; None if unknown:
+        text: SHA-256 of the split, of raw text, or of a probe's training data; None if unknown:
             such results are never averaged over seeds.
-        split: name of the split; empty for a raw text and a probe.
+        split: name of the split; empty for raw text and a probe.
         length: evaluation length, in tokens per window.
         stride: tokens scored per window.
         documents: where documents start, if each is scored in part or tokenized on its own: the
             SHA-256 of the start positions, or the name of the rule that finds them in the text.
         score_from, score_to: scored range of the text, or of each document; None: to the end.
-        tokens: SHA-256 of the token IDs of a raw text.
+        tokens: SHA-256 of the token IDs of raw text.
         depth: depth of the repeated block of a probe.
         corpus: name of the text, which doesn't count.
         separator: what separates the documents, which doesn't count.

@@ -34,9 +34,10 @@ class StudyCorpus(Corpus):
     """Corpus of a study. The command line gives the path of its text."""
 
     excerpt: ExcerptConfig | None = yaml_key(
-        "excerpt to train and test on: train and valid, tokens of these splits; documents, number "
-        "of documents of the test split; tokens, tokens of each of them, and shorter ones are left "
-        "out; 20% of the text is then held out for each of valid and test (default: whole text)",
+        "which part of the text to use (default: all of it). `train`, `valid`: tokens in these "
+        "splits. `documents`: number of test documents. `tokens`: tokens taken from each test "
+        "document; shorter documents are skipped. With an excerpt, 20% of the text is held out for "
+        "validation and another 20% for testing",
         None,
     )
     documents: Literal["files", "titles"] = yaml_key(
@@ -45,8 +46,8 @@ class StudyCorpus(Corpus):
         "files",
     )
     sample: PositiveInt | None = yaml_key(
-        "bytes of text to prepare at most, in documents drawn by their hash, repeated ones once "
-        "(default: all of the text)",
+        "upper limit on the text to prepare, in bytes; documents are drawn by hash, and duplicates "
+        "are dropped (default: all of the text)",
         None,
     )
 
