@@ -18,7 +18,6 @@ from .corpora import (
     prepare_corpora,
     text_folder,
 )
-from .evaluations import sweep_config
 from .plan import Plan, plan_from_folder
 from .repeated_runs import describe_repeated_runs
 from .runner import Experiment
@@ -85,11 +84,11 @@ class Comparison(Experiment):
             UserInputError: it has not.
         """
         check_split(corpus, evaluation.subset, self.folder)
-        if not evaluation.scores_part_of_text:
+        config = evaluation.sweep_config(self.config.train_lengths[0])
+        if not config.has_scored_range and config.per_document is None:
             return
         from ..evaluation.text_evaluator import TextEvaluator  # imports PyTorch and fairseq
 
-        config = sweep_config(evaluation, self.config.train_lengths[0])
         TextEvaluator.of_folder(config, DataFolder.open(text_folder(corpus, self.folder)))
 
     def plan(self) -> Plan:

@@ -44,28 +44,13 @@ def plan_sweeps(model: Model, other_corpora: Collection[str] = ()) -> Iterator[P
         yield PlannedSweep(SweepConfig(lengths=lengths, overrides=overrides))
         return
     for evaluation in model.group.select_evaluations(model.method, model.train_length):
-        as_trained = sweep_config(evaluation, model.train_length, overrides)
+        as_trained = evaluation.sweep_config(model.train_length, overrides)
         yield PlannedSweep(as_trained)
         yield from _sliding_sweeps(evaluation, model, as_trained)
         yield from _variant_sweeps(evaluation, model, as_trained)
         for corpus in other_corpora:
             if corpus in evaluation.also_on:
                 yield PlannedSweep(as_trained, corpus=corpus)
-
-
-def sweep_config(
-    evaluation: Evaluation, train_length: int, overrides: dict | None = None
-) -> SweepConfig:
-    """Return the settings of an evaluation of a model as it was trained."""
-    return SweepConfig(
-        lengths=tokens_at(evaluation.eval_lengths, train_length),
-        strides=evaluation.strides,
-        splits=(evaluation.subset,),
-        per_document=evaluation.per_document,
-        score_from=evaluation.score_from,
-        score_to=evaluation.score_to,
-        overrides=overrides,
-    )
 
 
 def _sliding_sweeps(

@@ -38,6 +38,7 @@ from .values import (
     Method,
     Methods,
     as_methods,
+    tokens_at,
 )
 
 DEFAULT_TITLE = "Perplexity by evaluation length"
@@ -151,16 +152,26 @@ class Evaluation:
         group=EVALUATION,
     )
 
-    @property
-    def scores_part_of_text(self) -> bool:
-        """True if documents or a range of the text are scored, which the text may not have."""
-        has_range = self.score_from is not None or self.score_to is not None
-        return has_range or self.per_document is not None
-
     def includes(self, method: MethodSpec, train_length: int) -> bool:
         """Return True if it evaluates models of a method with a training length."""
         has_method = not self.methods or method in self.methods
         return has_method and (not self.train_lengths or train_length in self.train_lengths)
+
+    def sweep_config(self, train_length: int, overrides: dict | None = None) -> SweepConfig:
+        """Return the settings of ``eval`` for a model as it was trained.
+
+        Args:
+            overrides: options of the model that are changed all the same.
+        """
+        return SweepConfig(
+            lengths=tokens_at(self.eval_lengths, train_length),
+            strides=self.strides,
+            splits=(self.subset,),
+            per_document=self.per_document,
+            score_from=self.score_from,
+            score_to=self.score_to,
+            overrides=overrides,
+        )
 
 
 @dataclass(frozen=True, config=STRICT)

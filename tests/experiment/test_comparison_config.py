@@ -1,13 +1,17 @@
 """Tests of comparison configurations, from YAML and from options."""
 
+from dataclasses import fields
+
 import pytest
 import yaml
 
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareCommand
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.experiment.config_files import as_mapping, from_mapping, load_config
 from alibi_fairseq.experiment.plan import plan_from_folder
+from alibi_fairseq.experiment.schema import Evaluation
 from alibi_fairseq.experiment.values import PAPER_METHODS
 from alibi_fairseq.positions import METHODS, MethodSpec, PositionMethod
 
@@ -234,3 +238,13 @@ def test_notation_reads_commas_between_methods(monkeypatch):
     methods = parsed_methods(monkeypatch, given)
     assert methods[-2:] == ["rotary+none", "rotary/p_rope=0.75"]
     assert sorted(methods[:-2]) == sorted(METHODS)
+
+
+def test_options_of_eval_are_passed_on():
+    settings = {"strides": (8,), "per_document": "titles", "score_from": 0, "score_to": 80}
+    shared = {field.name for field in fields(Evaluation)}
+    shared &= {field.name for field in fields(SweepConfig)}
+    assert shared == settings.keys()
+    config = Evaluation(eval_lengths="4x", subset="test", **settings).sweep_config(16)
+    assert (config.lengths, config.splits) == ((64,), ("test",))
+    assert {name: getattr(config, name) for name in settings} == settings
