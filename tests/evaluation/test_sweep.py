@@ -65,7 +65,7 @@ def test_record_converts_loss_to_other_units(sweep):
     assert record.values.bits_per_byte == pytest.approx(bits / size)
 
 
-@pytest.mark.parametrize("stride", [2, None])
+@pytest.mark.parametrize("stride", [2, "full"])
 def test_loss_does_not_depend_on_batch_size(sweep, stride):
     (single,) = sweep(strides=[stride], memory_gb=1e-9, out="single")
     (batched,) = sweep(strides=[stride])
