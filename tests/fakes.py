@@ -178,7 +178,7 @@ class Commands:
         earlier = load(out).results if out.exists() else []
         config = sweep_config(words)
         sweep = Sweep.of_data(config, words[0], corpus="demo")
-        boundaries = sweep.splits[config.splits[0]].documents
+        boundaries = sweep.identities[config.splits[0]].documents
         documents = {}
         if boundaries:
             # As if the text were two documents

@@ -108,7 +108,7 @@ def correct_symbols(
     # Number of inputs from the one that predicts the first symbol on.
     last = sequences.shape[1] - 1 - int(positions[0])
     batch_size = model.windows_per_batch(sequences.shape[1], sequences.device, budget)
-    parts = []
+    is_correct = []
     for tokens in sequences.split(batch_size):
         # As in training, </s> comes first. The last symbol is not an input: it predicts only </s>.
         inputs = tokens.roll(1, dims=1)[:, :-1]
@@ -119,5 +119,5 @@ def correct_symbols(
         has_ranking = scores.isfinite().any(dim=-1) & ~scores.isnan().any(dim=-1)
         if not has_ranking.all():
             raise not_finite(f"some sequence of {sequences.shape[1]} tokens")
-        parts.append(scores.argmax(dim=-1) == tokens[:, positions])
-    return torch.cat(parts).cpu()
+        is_correct.append(scores.argmax(dim=-1) == tokens[:, positions])
+    return torch.cat(is_correct).cpu()

@@ -121,7 +121,7 @@ def measure_recall(
                 nats[number].append(total)
         progress(len(batch) * batch[0].length)
     measured = []
-    for (first, last), count, parts in zip(ranges, tokens.tolist(), nats, strict=True):
-        loss_bits = math.fsum(parts) / count / math.log(2) if count else None
+    for (first, last), count, sums in zip(ranges, tokens.tolist(), nats, strict=True):
+        loss_bits = math.fsum(sums) / count / math.log(2) if count else None
         measured.append(DistanceRange(first, last, count, loss_bits))
     return measured

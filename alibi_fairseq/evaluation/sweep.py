@@ -33,13 +33,13 @@ class Sweep:
     Attributes:
         config: settings of the evaluation.
         kind: kind of its cases, as in :class:`..results.case.Case`.
-        splits: contents of each split, by name. A probe has one split, without a name.
+        identities: contents of each split, by name. A probe has one split, without a name.
         corpus: name of the text or of the probe, which doesn't count.
     """
 
     config: SweepConfig
     kind: Literal["text", "probe"]
-    splits: Mapping[str, SplitIdentity]
+    identities: Mapping[str, SplitIdentity]
     corpus: str = ""
 
     @classmethod
@@ -52,10 +52,10 @@ class Sweep:
         folder = data_folders(data)[0]
         if (folder / PROBE_FILE).is_file():
             return cls(config, "probe", {"": identify_probe(folder)}, corpus)
-        splits = {}
+        identities = {}
         for split in config.splits:
-            splits[split] = identify_split(folder, split, config.per_document)
-        return cls(config, "text", splits, corpus)
+            identities[split] = identify_split(folder, split, config.per_document)
+        return cls(config, "text", identities, corpus)
 
     @cached_property
     def cases(self) -> list[Case]:
@@ -72,7 +72,7 @@ class Sweep:
         config = self.config
         cases = []
         for split, (length, stride) in product(config.splits, config.windows()):
-            identity = self.splits[split]
+            identity = self.identities[split]
             # Where documents begin matters only if windows begin there, or each document is
             # tokenized on its own.
             documents_count = config.has_scored_range or identity.tokens_sha256 is not None
@@ -94,7 +94,7 @@ class Sweep:
 
     def _probe_cases(self) -> list[Case]:
         """Return the cases of a probe, whose sequences are one window each."""
-        ((split, identity),) = self.splits.items()
+        ((split, identity),) = self.identities.items()
         cases = []
         for length, depth in product(self.config.lengths, DEPTHS):
             case = Case(
@@ -118,7 +118,7 @@ class Sweep:
         Args:
             case: one of :attr:`cases`, or the same in other windows.
         """
-        documents = self.splits[case.split].documents
+        documents = self.identities[case.split].documents
         return Wanted(
             series=weights.series,
             seed=weights.seed,

@@ -164,7 +164,7 @@ class TextEvaluator(Evaluator):
 
         tokens = [span.stop - span.first for span in spans]
         speed = round(sum(tokens) / seconds, 1)
-        boundaries = self.sweep.splits[case.split].documents
+        boundaries = self.sweep.identities[case.split].documents
         values = loss_values(nats, tokens, split.scored_text_size(spans), boundaries)
         values = replace(
             values,

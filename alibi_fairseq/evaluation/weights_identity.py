@@ -20,7 +20,7 @@ class WeightsIdentity:
         seed: seed of the training; None if unknown.
         at: checkpoint of the training, as in :class:`..results.series.Reading`.
         updates: update count of the checkpoint; None if unknown.
-        sha256: hash of the checkpoint, or of all parts of the folder; None until it is read.
+        sha256: hash of the checkpoint, or of all files of the folder; None until it is read.
         variant: name in tables, besides position method and training length.
     """
 
