@@ -44,7 +44,8 @@ class ModelFolder:
         """Refuse results of the same name that were made with other settings.
 
         Raises:
-            UserInputError: a setting of the training, or the text of the evaluation, differs.
+            UserInputError: a setting of the training, its number of updates, or the text of the
+                evaluation, differs.
         """
         known = self._known()
         if not known:
@@ -55,6 +56,9 @@ class ModelFolder:
         if run.after:  # until then, its learning rate is not known
             for each in (existing, settings):
                 each.pop("optimization.lr", None)
+        if not known[-1].status:  # a training that diverged ended early
+            existing["updates"] = known[-1].updates
+            settings["updates"] = run.updates
         check_settings(existing, settings, f"{self.folder} has a model that was trained", advice)
         texts = {want.case.text for want in self._wanted(run)}
         for result in known:

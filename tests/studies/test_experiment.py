@@ -275,18 +275,27 @@ def test_moved_work_folder_needs_no_text(texts, monkeypatch, capsys):
         main(words)
 
 
-def test_settings_of_models_outside_pattern_are_checked(texts, monkeypatch):
+@pytest.mark.parametrize(
+    ("changed", "updates", "named"),
+    [
+        ({"model.dropout": 0.5}, 4, "model.dropout: 0.5 there, None now"),
+        ({}, 3, "updates: 3 there, 4 now"),
+    ],
+)
+def test_settings_of_models_outside_pattern_are_checked(
+    texts, monkeypatch, changed, updates, named
+):
     monkeypatch.setattr("studies.experiment.prepare_corpora", lambda *arguments: None)
     results = Path("results")
     config = load_config("study.yaml", StudyConfig)
     study = Study(config, texts, Path("work"), results, no_page, pattern="*-seed2")
     (other,) = replace(study, pattern="tales-alibi-16-seed1").plan().runs
     settings = dict(other.planned_series().settings)
-    series = Series({**settings, "model.dropout": 0.5})
+    series = Series({**settings, **changed})
     case = Case("validation", "a" * 64, "valid", 16, 16)
-    validation = Result(series, Reading(4), 1, case, TextValues(4.0))
+    validation = Result(series, Reading(4), 1, case, TextValues(4.0), updates=updates)
     save(Results([validation]), other.kept.folder / TRAINING_FILE)
-    with pytest.raises(UserInputError, match="model.dropout: 0.5 there, None now"):
+    with pytest.raises(UserInputError, match=named):
         study.prepare()
 
 
