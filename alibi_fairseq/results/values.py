@@ -139,8 +139,8 @@ class Cost:
         tokens_per_second: of an evaluation without loading; of a run, over all updates so far
             and all processes, without validation and saving.
         tokens_per_second_batch_1: one window at a time, as in the paper's Tables 2 to 4.
-        tokens_per_second_per_process: the same per process, for runs whose number of
-            processes may have changed.
+        tokens_per_second_per_process: ``tokens_per_second`` of one process, for runs whose number
+            of processes may have changed.
         windows_per_batch: windows that were computed at once.
         peak_memory_mb: in 10⁶ bytes: on a GPU the most that PyTorch allocated, on a CPU the most
             that the process held.
