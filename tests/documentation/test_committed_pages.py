@@ -84,7 +84,7 @@ def test_record_keeps_its_rules_and_page_is_current(capsys):
     assert f"wikipedia-3M-128: {entries} entries" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["demo", "modern-block", "paper-block", "recall"])
+@pytest.mark.parametrize("name", ["demo", "modern-block", "overwrite", "paper-block", "recall"])
 def test_tables_of_comparison(name):
     """All tables but those of trials and of costs, which are not in the results file."""
     folder = RESULTS / "examples" / name
