@@ -33,7 +33,7 @@ def test_sweep_reads_each_description_once(sweep, trained, tmp_path, monkeypatch
     describe(data)
     manifests = count_calls(monkeypatch, manifest, "read_manifest")
     documents = count_calls(monkeypatch, data_folder, "read_json")
-    sweep(data=data, subsets=["valid", "test"], lengths=[16, 24], per_document="empty-lines")
+    sweep(data=data, splits=["valid", "test"], lengths=[16, 24], per_document="empty-lines")
     assert len(manifests) == len(documents) == 1
 
 
