@@ -65,11 +65,12 @@ SECOND_EXIT_CODES = {"export": 2}
 STUDY = """
 title: Interrupted
 corpora: [{name: tales, excerpt: {train: 9000, documents: 3, tokens: 512}}]
-training: {shared_vocabulary: 500, updates: 40, tokens_per_update: 256, lr: [0.002, 0.004]}
+shared_vocabulary: 500
+training: {updates: 40, tokens_per_update: 256, lr: [0.002, 0.004]}
 evaluation: {eval_lengths: [1x, 2x, 4x, 16x], subset: test, per_document: empty-lines,
   score_from: 256, score_to: 512, variants: {alibi: {limited: {attention_window: train_length}}}}
 tests: {corpus: tales, train_length: 16}
-parts: [{methods: [alibi, rotary], train_lengths: [16], sliding: {2: [1x, 2x, 4x]}}]
+models: [{methods: [alibi, rotary], train_lengths: [16], sliding: {2: [1x, 2x, 4x]}}]
 """
 #: Exit codes after a signal. 75: saved and stopped; 130: Ctrl-C before there was anything to save.
 SIGNAL_EXIT_CODES = {
@@ -207,8 +208,9 @@ def comparable_output(folder: Path) -> dict:
 
 
 def comparable_markdown(path: Path, folder_name: str) -> list[str]:
-    """Return the lines of a page without table rows that hold dates, and without folder names."""
-    lines = path.read_text().splitlines()
+    """Return the lines of a page without dates, folder names, and the cost of training."""
+    measured, _, _ = path.read_text().partition("\nCost of training, ")
+    lines = measured.splitlines()
     undated = [line for line in lines if not DATE.search(line)]
     return [line.replace(folder_name, "OUT") for line in undated]
 
