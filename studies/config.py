@@ -39,7 +39,9 @@ class StudyConfig(ExperimentConfig):
     shared_vocabulary: PositiveInt = yaml_key(
         "number of entries of one sentencepiece dictionary that all texts share"
     )
-    introduction: str = yaml_key("first paragraph of the study's page, in Markdown, if it has its own", "")
+    introduction: str = yaml_key(
+        "first paragraph of the study's page, in Markdown, if it has its own", ""
+    )
     tests: ComparedModels | None = yaml_key(
         "`corpus` and `train_length` of the models that the six tests compare; the results then "
         "get their own page",

@@ -89,8 +89,7 @@ class SweepConfig:
     )
     overrides: Overrides | None = option(
         "values that replace options of the model, or of config.json in a Hugging Face folder, for "
-        "example "
-        '\'{"attention_backend": "eager"}\'',
+        'example \'{"attention_backend": "eager"}\'',
         None,
         flag="--model-overrides",
         metavar="JSON",

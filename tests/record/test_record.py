@@ -364,6 +364,16 @@ def test_two_entries_of_one_method_are_told_apart(record):
     assert names == ["ALiBi", "Rotary (rotary)", "Rotary (rotary-again)"]
 
 
+def test_only_tracks_with_a_command_can_be_joined():
+    track = read_track(TRACK)
+    assert track.file.run is None
+    assert "How to join this track" not in write_page([track])
+    open_file = track.file.model_copy(update={"run": "train"})
+    page = write_page([replace(track, file=open_file)])
+    assert "How to join this track" in page
+    assert f"train\nalibi-fairseq record add runs/mine --track {TRACK.name} " in page
+
+
 def test_cost_counts_runs_and_trials():
     sentence = cost_sentence(read_track(TRACK))
     tokens = 3 * 3_070_821 + 4 * 188 * 4096
