@@ -17,6 +17,7 @@ from .facts import overrides_text, short_path
 from .loss_by_position import position_tables
 from .notes import CHANCE_NOTE, undertrained_warning
 from .rows import build_rows
+from .table import Column, Table
 from .texts import group_by_text
 
 #: Text in place of tables of the loss by position.
@@ -36,43 +37,46 @@ def _scored_range(result: Result) -> str | None:
     return result.case.scored if result.case.has_range else None
 
 
-#: Column title, value of a result, format.
-_COLUMNS: list[tuple[str, Callable[[Result], Any], Callable[[Any], str]]] = [
-    ("checkpoint", attrgetter("checkpoint"), short_path),
-    ("positions", attrgetter("series.method.notation"), str),
-    ("overrides", _overrides, str),
-    ("trained at", attrgetter("series.train_length"), str),
-    ("split", attrgetter("case.split"), str),
-    ("scored", _scored_range, str),
-    ("L", attrgetter("case.length"), str),
-    ("S", attrgetter("case.stride"), str),
-    ("min ctx", attrgetter("values.min_context"), str),
-    ("mean ctx", attrgetter("values.mean_context"), "{:.1f}".format),
-    ("tokens", attrgetter("values.tokens"), "{:,}".format),
-    ("bits/token", attrgetter("values.loss_bits"), "{:.4f}".format),
-    ("perplexity", attrgetter("values.perplexity"), markdown.perplexity),
-    ("per word", attrgetter("values.word_perplexity"), markdown.perplexity),
-    ("bits/byte", attrgetter("values.bits_per_byte"), "{:.4f}".format),
-    ("tokens/s", attrgetter("cost.tokens_per_second"), "{:,.0f}".format),
-    ("peak MB", attrgetter("cost.peak_memory_mb"), "{:,.0f}".format),
-]
+def _column(
+    title: str, value_of: Callable[[Result], Any], format_value: Callable[[Any], str] = str
+) -> Column[Result]:
+    """Return the column of a value, with a dash for results without it."""
+
+    def cell(result: Result) -> str:
+        value = value_of(result)
+        return markdown.NOTHING if value is None else format_value(value)
+
+    return Column(title, cell)
+
+
+EVALUATION_COLUMNS = (
+    _column("checkpoint", attrgetter("checkpoint"), short_path),
+    _column("positions", attrgetter("series.method.notation")),
+    _column("overrides", _overrides),
+    _column("trained at", attrgetter("series.train_length")),
+    _column("split", attrgetter("case.split")),
+    _column("scored", _scored_range),
+    _column("L", attrgetter("case.length")),
+    _column("S", attrgetter("case.stride")),
+    _column("min ctx", attrgetter("values.min_context")),
+    _column("mean ctx", attrgetter("values.mean_context"), "{:.1f}".format),
+    _column("tokens", attrgetter("values.tokens"), "{:,}".format),
+    _column("bits/token", attrgetter("values.loss_bits"), "{:.4f}".format),
+    _column("perplexity", attrgetter("values.perplexity"), markdown.perplexity),
+    _column("per word", attrgetter("values.word_perplexity"), markdown.perplexity),
+    _column("bits/byte", attrgetter("values.bits_per_byte"), "{:.4f}".format),
+    _column("tokens/s", attrgetter("cost.tokens_per_second"), "{:,.0f}".format),
+    _column("peak MB", attrgetter("cost.peak_memory_mb"), "{:,.0f}".format),
+)
 
 
 def evaluation_table(results: Sequence[Result]) -> str:
-    """Return a Markdown table with the columns that any result has."""
-    titles = []
+    """Return a Markdown table with the columns in which a result has a value."""
     columns = []
-    for title, value_of, format_value in _COLUMNS:
-        values = [value_of(result) for result in results]
-        if all(value is None for value in values):
-            continue
-        cells = []
-        for value in values:
-            cells.append(markdown.NOTHING if value is None else format_value(value))
-        titles.append(title)
-        columns.append(cells)
-    rows = list(zip(*columns, strict=True))
-    return markdown.table(titles, rows)
+    for column in EVALUATION_COLUMNS:
+        if any(column.cell(result) != markdown.NOTHING for result in results):
+            columns.append(column)
+    return markdown.to_markdown([Table(columns, results)])
 
 
 def context_table(results: Sequence[Result], percent: float, strides: Sequence[int | str]) -> str:
