@@ -15,6 +15,33 @@ from .row import Row
 from .texts import group_by_raw_text, group_by_text, identify_raw_text, identify_text
 
 
+def draw_lengths(results: Sequence[Result], title: str, *paths: str | os.PathLike) -> str:
+    """Draw perplexity against length, one line per model, in the panels of :func:`model_panels`.
+
+    The caption of :func:`draw_panels` is returned.
+
+    Panels with a single evaluation length show no trend and are omitted if there are other panels.
+    Models with different tokenizers are compared in bits per byte.
+
+    Args:
+        results: results on texts.
+        title: title of the figure.
+        paths: files to write.
+    """
+    in_bytes = has_several_tokenizers(results)
+    if in_bytes:
+        groups = group_by_raw_text(results)
+        y = "Bits per byte"
+    else:
+        groups = group_by_text(results)
+        y = plots.PERPLEXITY
+    make_line = partial(length_line, in_bytes=in_bytes)
+    panels = []
+    for group, of_group in groups.items():
+        panels += model_panels(of_group, group)
+    return draw_panels(title, _informative(panels), *paths, make_line=make_line, y=y)
+
+
 def length_line(row: Row, lengths: Sequence[int] = (), in_bytes: bool = False) -> plots.PlotLine:
     """Create the line of perplexity, or of bits per byte, by evaluation length.
 
@@ -56,33 +83,6 @@ def length_line(row: Row, lengths: Sequence[int] = (), in_bytes: bool = False) -
         hollow=row.is_printed,
         notes=notes,
     )
-
-
-def draw_lengths(results: Sequence[Result], title: str, *paths: str | os.PathLike) -> str:
-    """Draw perplexity against length, one line per model, in the panels of :func:`model_panels`.
-
-    The caption of :func:`draw_panels` is returned.
-
-    Panels with a single evaluation length show no trend and are omitted if there are other panels.
-    Models with different tokenizers are compared in bits per byte.
-
-    Args:
-        results: results on texts.
-        title: title of the figure.
-        paths: files to write.
-    """
-    in_bytes = has_several_tokenizers(results)
-    if in_bytes:
-        groups = group_by_raw_text(results)
-        y = "Bits per byte"
-    else:
-        groups = group_by_text(results)
-        y = plots.PERPLEXITY
-    make_line = partial(length_line, in_bytes=in_bytes)
-    panels = []
-    for group, of_group in groups.items():
-        panels += model_panels(of_group, group)
-    return draw_panels(title, _informative(panels), *paths, make_line=make_line, y=y)
 
 
 def _informative(panels: Sequence[PanelRows]) -> Sequence[PanelRows]:

@@ -84,7 +84,7 @@ def test_outcomes_of_the_protocol(effects, expected):
     [
         (
             (0.03, 0.05),
-            "the claim holds.** Evaluated on 128 tokens",
+            "the claim holds.** Evaluated in windows of 128 tokens",
             "trained long will be equally good after about 76.2M tokens.",
         ),
         (
