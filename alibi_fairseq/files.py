@@ -237,20 +237,24 @@ def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
     return digest.hexdigest()
 
 
-def sha256_if_present(path: Path) -> str | None:
-    """Return the SHA-256 of a file, or None if the file does not exist yet.
+def sha256_if_present(*paths: Path) -> str | None:
+    """Return the SHA-256 of files one after the other, or None before all of them exist.
 
-    It is computed once per modification time, because many runs share a file.
+    It is computed once for each change of a file, because many runs share them.
     """
-    if not path.is_file():
-        return None
-    return _cached_sha256(path.resolve(), path.stat().st_mtime_ns)
+    versions = []
+    for path in paths:
+        if not path.is_file():
+            return None
+        status = path.stat()
+        versions.append((path.resolve(), status.st_size, status.st_mtime_ns))
+    return _cached_sha256(tuple(versions))
 
 
 @cache
-def _cached_sha256(path: Path, modified: int) -> str:
-    """Return the SHA-256 of a file that was last modified at a time."""
-    return sha256_file(path)
+def _cached_sha256(versions: tuple[tuple[Path, int, int], ...]) -> str:
+    """Return the SHA-256 of files that have some sizes and times of their last change."""
+    return sha256_files(path for path, _, _ in versions)
 
 
 def check_disk(folder: str | os.PathLike, needed: float, what: str) -> None:

@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from ..data.probe_data import TEXT
+from ..files import sha256_if_present
 from ..results.data_folder import DOCUMENTS_FILE, DataFolder
-from ..results.data_hashes import data_sha256
+from ..results.data_hashes import data_sha256_if_present
 
 
 @dataclass(frozen=True)
@@ -40,22 +41,19 @@ def identify_split(folder: Path, split: str, boundaries: str | None) -> SplitIde
     Args:
         boundaries: key of :data:`.config.DOCUMENT_BOUNDARIES`; None: the split is one document.
     """
-    names = [f"{split}.idx", f"{split}.bin"]
-    if boundaries is not None:
-        names.append(DOCUMENTS_FILE)
-    return _identify_split(folder, split, boundaries, _versions(folder, names))
+    sha256 = data_sha256_if_present(folder, [split])
+    if sha256 is None or boundaries is None:
+        return SplitIdentity(sha256)
+    listed_sha256 = sha256_if_present(folder / DOCUMENTS_FILE)
+    starts = _document_starts(folder, split, boundaries, (sha256, listed_sha256))
+    return SplitIdentity(sha256, starts_sha256(split, starts))
 
 
 @cache
-def _identify_split(
-    folder: Path, split: str, boundaries: str | None, versions: tuple
-) -> SplitIdentity:
-    """Return the identity of a split whose files have some versions."""
-    if not versions:
-        return SplitIdentity(None)
-    sha256 = data_sha256(folder, [split])
-    if boundaries is None:
-        return SplitIdentity(sha256)
+def _document_starts(
+    folder: Path, split: str, boundaries: str, hashes: tuple[str | None, ...]
+) -> Sequence[int]:
+    """Return where the documents begin in a split whose files have some hashes."""
     opened = DataFolder.open(folder)
     starts = opened.document_starts.get(split)
     if starts is None:
@@ -63,7 +61,7 @@ def _identify_split(
 
         loaded = load_split(opened, split, load_dictionary(folder))
         starts = find_document_starts(opened, loaded, boundaries)
-    return SplitIdentity(sha256, starts_sha256(split, starts))
+    return starts
 
 
 def starts_sha256(split: str, starts: Sequence[int]) -> str:
@@ -82,23 +80,4 @@ def probe_splits(folder: Path) -> tuple[str, ...]:
 
 def identify_probe(folder: Path) -> SplitIdentity:
     """Return the identity of the data of a probe."""
-    splits = probe_splits(folder)
-    names = [f"{split}.{suffix}" for split in splits for suffix in ("idx", "bin")]
-    return _identify_probe(folder, splits, _versions(folder, names))
-
-
-@cache
-def _identify_probe(folder: Path, splits: tuple[str, ...], versions: tuple) -> SplitIdentity:
-    """Return the identity of the data of a probe whose files have some versions."""
-    return SplitIdentity(data_sha256(folder, splits) if versions else None)
-
-
-def _versions(folder: Path, names: Sequence[str]) -> tuple:
-    """Return name, size, and time of the last change of the files that exist."""
-    versions = []
-    for name in names:
-        path = folder / name
-        if path.is_file():
-            status = path.stat()
-            versions.append((name, status.st_size, status.st_mtime_ns))
-    return tuple(versions)
+    return SplitIdentity(data_sha256_if_present(folder, probe_splits(folder)))

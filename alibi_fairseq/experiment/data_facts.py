@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from ..files import sha256_if_present
 from ..results.data_folder import DataFolder
-from ..results.data_hashes import data_sha256
+from ..results.data_hashes import data_sha256_if_present
 from .corpora import data_folder
 from .schema import ExperimentConfig, Model
 from .training_flags import users_flags
@@ -63,7 +62,7 @@ def _read_facts(data: Path, validated: set[tuple[str, ...]]) -> DataFacts:
         train_sha256=sha256_if_present(data / "train.bin"),
         dictionary_sha256=sha256_if_present(data / "dict.txt"),
         valid_tokens=valid_tokens,
-        valid_sha256={names: _validation_sha256(data, names) for names in validated},
+        valid_sha256={names: data_sha256_if_present(data, names) for names in validated},
     )
 
 
@@ -73,18 +72,3 @@ def validation_splits(model: Model) -> tuple[str, ...]:
     parser.add_argument("--valid-subset", default="valid")
     known, _ = parser.parse_known_args(users_flags(model))
     return tuple(known.valid_subset.split(","))
-
-
-def _validation_sha256(data: Path, splits: tuple[str, ...]) -> str | None:
-    """Return the hash of validation splits; None before they exist."""
-    files = [data / f"{split}.bin" for split in splits]
-    if not all(file.is_file() for file in files):
-        return None
-    modified = tuple(file.stat().st_mtime_ns for file in files)
-    return _cached_sha256(data, splits, modified)
-
-
-@cache
-def _cached_sha256(data: Path, splits: tuple[str, ...], modified: tuple[int, ...]) -> str | None:
-    """Return the hash of splits that were last modified at some times."""
-    return data_sha256(data, splits)

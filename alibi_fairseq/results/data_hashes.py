@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import UserInputError
-from ..files import sha256_file, sha256_files
+from ..files import sha256_file, sha256_if_present
 
 #: Key of the dictionary's hash in the checkpoint's ``task_state``.
 DICTIONARY_KEY = "dictionary_sha256"
@@ -63,7 +63,7 @@ class DataHashes(NamedTuple):
         return cls(tuple(train), tuple(train_lines), dictionary_sha256(data), valid)
 
 
-def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
+def data_sha256(data: str | os.PathLike, splits: Sequence[str]) -> str | None:
     """Return the SHA-256 of the binary files of splits, in their order; None without a split.
 
     If ``data`` joins several folders by ``:``, the files of all folders with the split are hashed.
@@ -71,19 +71,34 @@ def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
     Raises:
         UserInputError: a split is in none of the folders.
     """
+    for split in splits:
+        if not _split_files(data, split):
+            raise UserInputError(f"{data}: no split named {split!r} ({split}.idx and {split}.bin).")
+    return data_sha256_if_present(data, splits)
+
+
+def data_sha256_if_present(data: str | os.PathLike, splits: Sequence[str]) -> str | None:
+    """Return :func:`data_sha256`, or None before all splits exist.
+
+    Files are read again only when one of them has changed.
+    """
     files: list[Path] = []
-    for subset in subsets:
-        split_files = []
-        for folder in data_folders(data):
-            for path in (folder / f"{subset}.idx", folder / f"{subset}.bin"):
-                if path.is_file():
-                    split_files.append(path)
+    for split in splits:
+        split_files = _split_files(data, split)
         if not split_files:
-            raise UserInputError(
-                f"{data}: no split named {subset!r} ({subset}.idx and {subset}.bin)."
-            )
+            return None
         files += split_files
-    return sha256_files(files) if files else None
+    return sha256_if_present(*files) if files else None
+
+
+def _split_files(data: str | os.PathLike, split: str) -> list[Path]:
+    """Return the binary files of a split that exist, of all folders."""
+    files = []
+    for folder in data_folders(data):
+        for path in (folder / f"{split}.idx", folder / f"{split}.bin"):
+            if path.is_file():
+                files.append(path)
+    return files
 
 
 def data_folders(data: str | os.PathLike) -> list[Path]:

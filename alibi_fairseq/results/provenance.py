@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def collect_provenance(
     precision: str | None = "fp32",
     seed: int | None = None,
     data: str | os.PathLike | None = None,
-    subsets: Iterable[str] = (),
+    subsets: Sequence[str] = (),
     command: list[str] | None = None,
     git: dict | None = None,
 ) -> dict:

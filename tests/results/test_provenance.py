@@ -9,7 +9,11 @@ from results_documents import PROVENANCE
 from alibi_fairseq import __version__
 from alibi_fairseq.errors import FOLDER, UserInputError
 from alibi_fairseq.results import provenance
-from alibi_fairseq.results.data_hashes import dictionary_sha256, symbols_sha256
+from alibi_fairseq.results.data_hashes import (
+    data_sha256_if_present,
+    dictionary_sha256,
+    symbols_sha256,
+)
 from alibi_fairseq.results.provenance import Provenance, merge_provenance
 
 
@@ -139,3 +143,13 @@ def test_merged_parts_are_added_once():
     assert [part.seconds for part in again.parts] == [1.0, 2.5, 4.0]
     assert again.seconds == 7.5
     assert again.seed is None
+
+
+def test_hash_of_splits_follows_their_files(tmp_path):
+    folder, _ = data_folder(tmp_path / "bin")
+    before = data_sha256_if_present(folder, ["valid"])
+    (folder / "valid.bin").write_bytes(b"\x01\x02\x03")
+    assert before == hashlib.sha256(b"index\x01\x02").hexdigest()
+    after = data_sha256_if_present(folder, ["valid"])
+    assert after == hashlib.sha256(b"index\x01\x02\x03").hexdigest()
+    assert data_sha256_if_present(folder, ["valid", "test"]) is None
