@@ -74,7 +74,7 @@ class _Banded(torch.autograd.Function):
         sum_pairs = sums.flatten(0, 1)
         max_pairs = row_max.flatten(0, 1)
 
-        def prepare(group: Group, pairs: slice, block: Block, workspace: Tensor) -> Callable:
+        def prepare(group: HeadGroup, pairs: slice, block: Block, workspace: Tensor) -> Callable:
             q_block = operands.q_pairs[pairs, block.queries]  # (G, n, 2 + D + 1)
             k_transposed = operands.k_pairs[pairs, block.keys].mT  # (G, 2 + D + 1, K)
             v_block = v_pairs[pairs, block.keys]  # (G, K, D + 1)
@@ -122,7 +122,7 @@ class _Banded(torch.autograd.Function):
         dk_pairs = dk.flatten(0, 1)
         dv_pairs = dv.flatten(0, 1)
 
-        def prepare(group: Group, pairs: slice, block: Block, workspace: Tensor) -> Callable:
+        def prepare(group: HeadGroup, pairs: slice, block: Block, workspace: Tensor) -> Callable:
             q_block = operands.q_pairs[pairs, block.queries]  # (G, n, 2 + D + 1)
             k_block = operands.k_pairs[pairs, block.keys]  # (G, K, 2 + D + 1)
             grad_block = grad_pairs[pairs, block.queries]  # (G, n, D + 1)
@@ -168,7 +168,7 @@ def room_for_scores(pairs: slice, block: Block, workspace: Tensor) -> tuple[Tens
     return scores, scores[:, :, num_keys - n :]
 
 
-class Group(NamedTuple):
+class HeadGroup(NamedTuple):
     """Heads ``first … last - 1``, in order of their windows, with the same window."""
 
     first: int
@@ -189,7 +189,7 @@ class Block(NamedTuple):
         return slice_length(self.queries) * slice_length(self.keys)
 
 
-def group_heads(windows: Tensor, rise: Tensor, order: list[int], num_keys: int) -> list[Group]:
+def group_heads(windows: Tensor, rise: Tensor, order: list[int], num_keys: int) -> list[HeadGroup]:
     """Group heads with the same window, in the given order of heads.
 
     Args:
@@ -197,7 +197,7 @@ def group_heads(windows: Tensor, rise: Tensor, order: list[int], num_keys: int) 
         order: heads by increasing window.
         num_keys: S.
     """
-    groups: list[Group] = []
+    groups: list[HeadGroup] = []
     columns = torch.stack([windows, rise])[:, order].T.tolist()
     for head, (exact_window, head_rise) in enumerate(columns):
         window = min(num_keys, math.ceil(exact_window / 64) * 64)
@@ -209,7 +209,7 @@ def group_heads(windows: Tensor, rise: Tensor, order: list[int], num_keys: int) 
             if last_group.window == window and last_group.subtract_max == subtract_max:
                 first = last_group.first
                 groups.pop()
-        groups.append(Group(first, head + 1, window, subtract_max))
+        groups.append(HeadGroup(first, head + 1, window, subtract_max))
     return groups
 
 
@@ -257,7 +257,9 @@ class Operands:
         return x.permute(2, 1, 0, 3).to(dtype).contiguous().permute(1, 2, 0, 3)
 
     def compute_in_blocks(
-        self, groups: list[Group], prepare: Callable[[Group, slice, Block, Tensor], Callable]
+        self,
+        groups: list[HeadGroup],
+        prepare: Callable[[HeadGroup, slice, Block, Tensor], Callable],
     ) -> None:
         """Compute all blocks in parallel.
 
@@ -286,10 +288,10 @@ class Operands:
             tasks.append(functools.partial(_run_steps, steps))
         run_parallel(tasks)
 
-    def _shares(self, groups: list[Group]) -> list[list[tuple[Group, int, int]]]:
+    def _shares(self, groups: list[HeadGroup]) -> list[list[tuple[HeadGroup, int, int]]]:
         """Divide the pairs among threads into ranges (group, first pair, one past the last)."""
         count = min(torch.get_num_threads(), self.q_pairs.shape[0])
-        shares: list[list[tuple[Group, int, int]]] = [[] for _ in range(count)]
+        shares: list[list[tuple[HeadGroup, int, int]]] = [[] for _ in range(count)]
         loads = [0] * count
         for group in reversed(groups):  # longest windows first, so that short ones even out
             scores = sum(block.scores for block in self.blocks(group))
@@ -305,7 +307,7 @@ class Operands:
                     first += num_pairs
         return shares
 
-    def blocks(self, group: Group) -> Iterator[Block]:
+    def blocks(self, group: HeadGroup) -> Iterator[Block]:
         """Yield all blocks of a group."""
         offset = self.num_keys - self.num_queries
         for start in range(0, self.num_queries, BLOCK):

@@ -17,7 +17,7 @@ from ..reporting.figure_panels import PanelRows, draw_panels
 from ..reporting.figures_by_length import length_line
 from ..reporting.line_styles import method_style
 from ..reporting.row import model_label
-from ..reporting.texts import Group
+from ..reporting.texts import TextGroup
 from ..results.result import Result
 from ..results.series import Series
 from ..results.values import TextValues
@@ -83,7 +83,7 @@ def draw_perplexity_by_length(
         lines += row.ours
     case = item.measurements[0].case
     stride = None if case.nonoverlapping else case.stride
-    windows = Group(case.split, stride, text="").windows_in_words
+    windows = TextGroup(case.split, stride, text="").windows_in_words
     panels = []
     if item.panel_per_length:
         for length in dict.fromkeys(line.train_length for line in lines):

@@ -44,7 +44,7 @@ _HASHES = ("training data", "plugin", "data.dictionary", "data.train-lines", "st
 _HASH_LENGTH = 64
 
 
-def keys(rows: Iterable[Row]) -> list[RowKey]:
+def row_keys(rows: Iterable[Row]) -> list[RowKey]:
     """Return what identifies the models of rows, without those of the paper."""
     return [row.key for row in rows if row.key is not None]
 
@@ -74,10 +74,10 @@ def differing_conditions_table(rows: Sequence[Row]) -> Table[int] | None:
 
 def _conditions_to_show(models: Sequence[Row]) -> dict[str, list[str]]:
     """Return the conditions that differ between the models, or those of one name."""
-    different = differing_conditions(keys(models))
+    different = differing_conditions(row_keys(models))
     for name in {row.name for row in models}:
         same_name = [row for row in models if row.name == name]
-        found = differing_conditions(keys(same_name), of_one_method=True)
+        found = differing_conditions(row_keys(same_name), of_one_method=True)
         for condition, texts in found.items():
             if condition in different:
                 continue
@@ -88,57 +88,57 @@ def _conditions_to_show(models: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def differing_conditions(
-    models: Sequence[RowKey], of_one_method: bool = False
+    keys: Sequence[RowKey], of_one_method: bool = False
 ) -> dict[str, list[str]]:
     """Return the conditions that differ between models.
 
     A setting that differs only because it is unknown for some models is left out.
 
     Args:
-        models: the models.
+        keys: what identifies each model.
         of_one_method: True if the models have the same position method, whose options then count.
 
     Returns:
         The text of each model by the name of the condition.
     """
     different: dict[str, list[str]] = {}
-    facts = [list_facts(model) for model in models]
+    facts = [list_facts(key) for key in keys]
     for name in FACTS:
         if name == "training data" or (name == "memory" and not of_one_method):
             continue
         values = [of_model[name] for of_model in facts]
         if len(set(values)) > 1:
             different[name] = [value or UNKNOWN for value in values]
-    settings = [_shown_settings(model, of_one_method) for model in models]
+    settings = [_shown_settings(key, of_one_method) for key in keys]
     for name in dict.fromkeys(name for of_model in settings for name in of_model):
-        values_of_setting = _values(name, models, settings)
+        values_of_setting = _values(name, keys, settings)
         texts = _texts(name, values_of_setting)
         if len(set(texts) - {UNKNOWN}) < 2:
             continue
         fact = different.get(_STATED_BY.get(name, ""))
         if fact is None or not _follows(texts, fact):
             different[name] = texts
-    options = ["known" if model.series.settings_known else UNKNOWN for model in models]
+    options = ["known" if key.series.settings_known else UNKNOWN for key in keys]
     if of_one_method and len(set(options)) > 1:
         different[OPTIONS] = options
     return different
 
 
-def _shown_settings(model: RowKey, of_one_method: bool) -> dict[str, Any]:
+def _shown_settings(key: RowKey, of_one_method: bool) -> dict[str, Any]:
     """Return the settings of a model that count and are shown, by the name that is shown."""
     settings: dict[str, Any] = {}
-    for name, value in canonical(model.series.settings).items():
+    for name, value in canonical(key.series.settings).items():
         if name in _NOT_SHOWN or (name in _OF_METHOD and not of_one_method):
             continue
         settings[_shown_name(name)] = value
     if of_one_method:
-        shown = model.series.method.labeled_options
-        for option, text in model.series.method.option_texts.items():
+        shown = key.series.method.labeled_options
+        for option, text in key.series.method.option_texts.items():
             if option not in shown:
                 settings[_shown_name(option)] = text
-    if model.series.start is not None:
-        settings["started from"] = model.series.start
-    for stage in model.series.history:
+    if key.series.start is not None:
+        settings["started from"] = key.series.start
+    for stage in key.series.history:
         settings["resumed with other settings"] = f"after {stage.until:,} updates"
     return settings
 
@@ -152,16 +152,14 @@ def _shown_name(name: str) -> str:
     return name.rpartition(".")[2].replace("_", "-")
 
 
-def _values(
-    name: str, models: Sequence[RowKey], settings: Sequence[Mapping[str, Any]]
-) -> list[Any]:
+def _values(name: str, keys: Sequence[RowKey], settings: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the value of a setting of each model, its default included."""
     values = []
-    for model, of_model in zip(models, settings, strict=True):
+    for key, of_model in zip(keys, settings, strict=True):
         if name in of_model:
             values.append(of_model[name])
-        elif model.series.settings_known:
-            values.append(_default(name, model.series))
+        elif key.series.settings_known:
+            values.append(_default(name, key.series))
         else:
             values.append(UNKNOWN)
     return values

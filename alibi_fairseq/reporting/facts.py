@@ -20,19 +20,19 @@ FACTS = {
 }
 
 
-def list_facts(model: RowKey) -> dict[str, str]:
+def list_facts(key: RowKey) -> dict[str, str]:
     """Return the facts of a model by the names of :data:`FACTS`; unknown ones are empty."""
-    facts = model.series.facts
-    tokens = model.series.tokens_per_update
+    facts = key.series.facts
+    tokens = key.series.tokens_per_update
     return {
-        "architecture": facts.architecture or model.series.settings.get("model", ""),
+        "architecture": facts.architecture or key.series.settings.get("model", ""),
         "size": size_text(facts),
-        "updates": _updates(model),
+        "updates": _updates(key),
         "tokens per update": "" if tokens is None else f"{tokens:,}",
-        "precision": model.reading.precision,
+        "precision": key.reading.precision,
         "dictionary": f"{facts.vocabulary:,}" if facts.vocabulary else "",
         "memory": f"{facts.memory_length:,}" if facts.memory_length else "",
-        "training data": short_path(str(model.series.settings.get("data", ""))),
+        "training data": short_path(str(key.series.settings.get("data", ""))),
     }
 
 
@@ -51,10 +51,10 @@ def fact_text(name: str, value: str) -> str:
     return FACTS[name].format(value)
 
 
-def _updates(model: RowKey) -> str:
+def _updates(key: RowKey) -> str:
     """Return the update count of a model, and how many updates were planned if it is less."""
-    planned = model.series.settings.get("optimization.max_update")
-    at = model.reading.at
+    planned = key.series.settings.get("optimization.max_update")
+    at = key.reading.at
     if at == "best":
         return "best checkpoint" + (f" of {planned:,} updates" if planned else "")
     if at is None:

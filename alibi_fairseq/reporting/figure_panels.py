@@ -13,7 +13,7 @@ from .common_conditions import figure_conditions, training_in_words
 from .notes import chance_warning, undertrained_warning
 from .row import Row, common_train_length, without_common_length
 from .rows import build_rows
-from .texts import Group
+from .texts import TextGroup
 
 
 class PanelRows(NamedTuple):
@@ -96,7 +96,7 @@ def _train_lengths_to_distinguish(panels: Sequence[PanelRows]) -> dict[str, list
     return {method: sorted(lengths) for method, lengths in lengths_by_method.items()}
 
 
-def model_panels(results: Sequence[Result], group: Group, windows: str = "") -> list[PanelRows]:
+def model_panels(results: Sequence[Result], group: TextGroup, windows: str = "") -> list[PanelRows]:
     """Return the panels of comparable results.
 
     Several methods at several training lengths get a panel per training length. Models on a raw

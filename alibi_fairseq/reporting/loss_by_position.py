@@ -17,7 +17,7 @@ from .differing_conditions import differing_conditions_table
 from .row import Point, Row, is_past_end
 from .rows import build_rows
 from .table import Column, Table
-from .texts import Group, group_by_text, identify_text
+from .texts import TextGroup, group_by_text, identify_text
 
 
 def longest_windows(results: Iterable[Result]) -> list[Result]:
@@ -41,12 +41,12 @@ def longest_windows(results: Iterable[Result]) -> list[Result]:
     return list(longest.values())
 
 
-def group_by_windows(results: Iterable[Result]) -> dict[tuple[Group, int], list[Result]]:
+def group_by_windows(results: Iterable[Result]) -> dict[tuple[TextGroup, int], list[Result]]:
     """Group the results of :func:`longest_windows` that are comparable.
 
     Each group of :func:`.texts.group_by_text` is divided by the length of windows.
     """
-    groups: dict[tuple[Group, int], list[Result]] = defaultdict(list)
+    groups: dict[tuple[TextGroup, int], list[Result]] = defaultdict(list)
     for group, of_group in group_by_text(longest_windows(results)).items():
         for result in of_group:
             groups[group, result.case.length].append(result)

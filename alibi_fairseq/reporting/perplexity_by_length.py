@@ -13,7 +13,7 @@ from .notes import MARKS, MARKS_OF_BYTES, mark_notes, marked, undertrained_warni
 from .row import Point, Row
 from .rows import build_rows
 from .table import Column, Table
-from .texts import Group, group_by_raw_text, group_by_text
+from .texts import TextGroup, group_by_raw_text, group_by_text
 
 
 def length_table(results: Iterable[Result]) -> str:
@@ -114,7 +114,7 @@ class LengthColumn:
 
 
 def _length_table(
-    group: Group, rows: Sequence[Row], chosen: Sequence[str], in_bytes: bool = False
+    group: TextGroup, rows: Sequence[Row], chosen: Sequence[str], in_bytes: bool = False
 ) -> Table[Row]:
     """Create a table with a row per model and a column per evaluation length.
 

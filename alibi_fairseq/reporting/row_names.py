@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..results.result import Result
-from .differing_conditions import OPTIONS, UNKNOWN, differing_conditions, keys
+from .differing_conditions import OPTIONS, UNKNOWN, differing_conditions, row_keys
 from .facts import FACTS, fact_text, short_path
 from .row import Row
 
@@ -38,7 +38,7 @@ def tell_apart(rows: Sequence[Row], unused_letters: Iterator[str]) -> list[Row]:
     """
     if len(rows) == 1:
         return list(rows)
-    different = differing_conditions(keys(rows), of_one_method=True)
+    different = differing_conditions(row_keys(rows), of_one_method=True)
     by_row = list(zip(*different.values(), strict=True)) or [()] * len(rows)
     stated: frozenset[str] = frozenset()
     if len(different) <= MAX_STATED:
@@ -88,9 +88,9 @@ def _run_names(rows: Sequence[Row]) -> list[str]:
     if len(rows) == 1:
         return [""]
     facts = _distinct_facts([row.results[0] for row in rows])
-    is_repeated = len({(key.series, key.reading) for key in keys(rows)}) == 1
+    is_repeated = len({(key.series, key.reading) for key in row_keys(rows)}) == 1
     names = []
-    for key, fact in zip(keys(rows), facts, strict=True):
+    for key, fact in zip(row_keys(rows), facts, strict=True):
         if is_repeated and not key.alone:
             names.append(f"run {key.run + 1}" if key.run else "")
         else:

@@ -31,7 +31,7 @@ class Text(NamedTuple):
 SPLITS = {"valid": "validation split", "test": "test split", "train": "training split"}
 
 
-class Group(NamedTuple):
+class TextGroup(NamedTuple):
     """What comparable results have in common.
 
     Attributes:
@@ -81,12 +81,12 @@ def identify_raw_text(result: Result) -> Text:
     return Text(case, bytes=result.values.bytes)
 
 
-def group_by_text(results: Iterable[Result]) -> dict[Group, list[Result]]:
+def group_by_text(results: Iterable[Result]) -> dict[TextGroup, list[Result]]:
     """Group the results that are comparable, validation and non-overlapping windows first."""
     return _group(results, identify_text)
 
 
-def group_by_raw_text(results: Iterable[Result]) -> dict[Group, list[Result]]:
+def group_by_raw_text(results: Iterable[Result]) -> dict[TextGroup, list[Result]]:
     """Group the results on raw text whose bits per byte are comparable, of any tokenizer."""
     known = []
     for result in results:
@@ -98,14 +98,14 @@ def group_by_raw_text(results: Iterable[Result]) -> dict[Group, list[Result]]:
 
 def _group(
     results: Iterable[Result], text_of_result: Callable[[Result], Text]
-) -> dict[Group, list[Result]]:
+) -> dict[TextGroup, list[Result]]:
     """Group results by split, kind of windows, and text."""
     ordered = sorted(results, key=_order)
     names = text_names(text_of_result(result) for result in ordered)
-    groups: dict[Group, list[Result]] = defaultdict(list)
+    groups: dict[TextGroup, list[Result]] = defaultdict(list)
     for result in ordered:
         stride = None if result.case.nonoverlapping else result.case.stride
-        group = Group(result.case.split, stride, names[text_of_result(result)])
+        group = TextGroup(result.case.split, stride, names[text_of_result(result)])
         groups[group].append(result)
     return groups
 
