@@ -35,6 +35,10 @@ def title_claim_summary(losses: ComparedLosses) -> str:
         return ""
     lowest, highest = published_gap_range()
     paper = _paper_cost(losses)
+    beyond = losses.change("alibi-1@16", "alibi-1@1")
+    extrapolation = ""
+    if beyond is not None and beyond.interval()[1] < 0:
+        extrapolation = change_in_words(beyond.value)
     return section(
         "title_claim_summary",
         short=f"{losses.models.train_length:,}",
@@ -47,6 +51,7 @@ def title_claim_summary(losses: ComparedLosses) -> str:
         cost=change_in_words(effects.cost.value),
         cost_interval=interval_in_words(effects.cost),
         in_paper="" if paper is None else change_in_words(paper),
+        extrapolation=extrapolation,
     )
 
 
@@ -102,7 +107,6 @@ def title_claim_section(losses: ComparedLosses) -> str:
         short=f"{short:,}",
         long=f"{4 * short:,}",
         models=_claim_table(losses, compared),
-        is_share_rule=losses.models.baseline == "share",
         paper_cost="" if paper_cost is None else change_in_words(paper_cost),
         is_cost_smaller=is_cost_smaller,
     )
