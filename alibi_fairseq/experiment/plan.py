@@ -18,11 +18,11 @@ from ..reporting.row import model_label
 from .corpora import data_folder, text_folder
 from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits
 from .evaluations import plan_eval_steps
-from .rates import Trials
+from .rate_choice import Choice, TrialResult
 from .run import Run
 from .schema import ExperimentConfig, Model
 from .training_flags import flags_for_weights, other_flags
-from .tuning import Choice, TrialResult, Tuning
+from .trials import Trials
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ class Plan:
     @property
     def choices(self) -> list[Choice]:
         """Choices of learning rates that the trials have made."""
-        tunings = [run.tuning for run in self.runs if run.tuning is not None]
-        return [tuning.choice for tuning in tunings if tuning.choice is not None]
+        return [run.choice for run in self.runs if run.choice is not None]
 
     def find(self, name: str) -> Run:
         """Return the run or trial with a name."""
@@ -219,10 +218,11 @@ def _plan_tuned_run(
     unknown = tuple(run.name for run in trials.runs.values() if run.name not in known)
     if unknown:
         run = build_run(model, folder, facts, trials.first_rate)
-        return replace(run, tuning=Tuning(), after=unknown)
+        return replace(run, after=unknown)
     choice = trials.choose(known)
     lr = trials.first_rate if choice is None else choice.lr
     run = build_run(model, folder, facts, lr)
     blocked = trials.why_blocked(known)
-    tuning = Tuning(blocked=blocked) if blocked else Tuning(choice)
-    return replace(run, tuning=tuning)
+    if blocked:
+        return replace(run, blocked=blocked)
+    return replace(run, choice=choice)

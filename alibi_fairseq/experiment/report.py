@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..files import atomic_write
@@ -18,6 +19,7 @@ from ..reporting.figures_of_probes import draw_heat_maps
 from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, area_table
 from ..reporting.row import model_label
+from ..reporting.table import Column, Table
 from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
 from ..results.file_names import REPORT_FILES, read_report_files
@@ -25,7 +27,7 @@ from ..results.provenance import merge_provenance, own_command
 from ..results.result import Result, distinct
 from ..results.values import ProbeValues
 from .plan import Plan
-from .rates import choice_table
+from .rate_choice import Choice
 from .run import Run
 from .schema import DEFAULT_TITLE, ExperimentConfig, Model
 
@@ -180,6 +182,50 @@ def build_tables(results: Sequence[Result]) -> list[str]:
         areas = markdown.to_markdown([area_table(results)])
         return [accuracies.rstrip(), areas.rstrip()]
     return [length_table(results).rstrip(), *difference_sections(results)]
+
+
+def choice_table(choices: Iterable[Choice]) -> str:
+    """Return validation perplexity by learning rate as Markdown."""
+    by_path = {choice.marker.path: choice for choice in choices}  # all seeds of a model have one
+    rates: set[float] = set()
+    update_counts: dict[str, None] = {}
+    at_edge = []
+    for choice in by_path.values():
+        rates.update(choice.results)
+        update_counts[f"{choice.updates:,}"] = None
+        if choice.is_at_edge:
+            at_edge.append(choice.model)
+    updates = " or ".join(update_counts)
+    columns = [Column[Choice]("", lambda choice: choice.model)]
+    for rate in sorted(rates):
+        columns.append(Column(f"{rate:g}", partial(_perplexity_at, rate)))
+    columns.append(Column("chosen", lambda choice: f"{choice.lr:g}"))
+    paragraphs = [
+        f"Learning rates, chosen by validation perplexity after {updates} updates:",
+        markdown.to_markdown([Table(columns, list(by_path.values()))]).rstrip(),
+    ]
+    if at_edge:
+        models = ", ".join(at_edge)
+        paragraphs.append(f"Best at the edge of the grid, so others may be better: {models}.")
+    return "\n\n".join(paragraphs)
+
+
+def _perplexity_at(rate: float, choice: Choice) -> str:
+    """Return the perplexity of the trial at a rate."""
+    losses = {lr: result.loss_bits for lr, result in choice.results.items()}
+    return trial_cell(losses, rate)
+
+
+def trial_cell(losses: Mapping[float, float | None], rate: float) -> str:
+    """Return the perplexity of the trial at a rate; a dash if it was not tried.
+
+    Args:
+        losses: lowest loss by rate, in bits per token; None if the trial diverged.
+    """
+    if rate not in losses:
+        return markdown.NOTHING
+    loss = losses[rate]
+    return "diverged" if loss is None else markdown.perplexity(2**loss)
 
 
 def training_summary(runs: Iterable[Run], seeds: Sequence[int]) -> str:

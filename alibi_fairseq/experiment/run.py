@@ -34,9 +34,9 @@ from ..results.file_names import TRAINING_FILE
 from ..results.series import Series
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
+from .rate_choice import Choice
 from .slots import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
-from .tuning import Tuning
 
 #: File in the folder of a run to which its training appends its output.
 TRAINING_LOG = "train.log"
@@ -64,8 +64,11 @@ class Run:
         program: command that trains with the arguments behind it, such as torchrun's.
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
-        tuning: choice of the learning rate by trials; None if it is given.
-        after: names of unfinished trials, before which this run cannot start.
+        choice: choice of the learning rate by trials; None if the rate is given, and before the
+            trials have chosen one. Until then, the flags have the first candidate.
+        blocked: reason for which the finished trials cannot choose a rate; empty if they can.
+        after: names of unfinished trials. Until they are finished, the run cannot start. Whoever
+            executes it then plans the experiment again, which gives it the chosen rate.
     """
 
     name: str
@@ -81,7 +84,8 @@ class Run:
     final_checkpoint: str = "checkpoint_last.pt"
     program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
-    tuning: Tuning | None = field(default=None, repr=False)
+    choice: Choice | None = field(default=None, repr=False)
+    blocked: str = ""
     after: tuple[str, ...] = ()
 
     @property
@@ -154,7 +158,7 @@ class Run:
     @property
     def has_rate(self) -> bool:
         """True if its learning rate is given, or chosen by trials."""
-        return self.tuning is None or self.tuning.choice is not None
+        return not self.after and not self.blocked
 
     @property
     def is_complete(self) -> bool:
@@ -169,8 +173,8 @@ class Run:
 
     def why_incomplete(self) -> str:
         """Return the reason for which the run failed, as far as its logs tell."""
-        if self.tuning is not None and self.tuning.blocked:
-            return self.tuning.blocked
+        if self.blocked:
+            return self.blocked
         work = "evaluation" if self.is_trained else "training"
         log = self.folder / (EVALUATION_LOG if self.is_trained else TRAINING_LOG)
         if not log.is_file():
@@ -199,8 +203,11 @@ class Run:
         """
         if self.diverged:
             return
-        if self.tuning is not None:
-            self.tuning.settle(self.folder, self.existing_request, self.request)
+        if self.blocked:
+            raise UserInputError(self.blocked)
+        if self.choice is not None:
+            self.choice.record()
+            self._set_replaced_training_aside()
         missing = self._missing_update_counts()
         if not missing:
             return
@@ -263,16 +270,45 @@ class Run:
         """Request of the training in the folder; None without one."""
         return read_json_if_present(self.request_file)
 
+    def _replaced_rate(self) -> str | None:
+        """Return the learning rate of the training in the folder, if trials chose another one."""
+        existing = self.existing_request
+        if self.choice is None or existing is None:
+            return None
+        others, rate = _without_rate(existing)
+        own_others, own_rate = _without_rate(self.request)
+        return rate if others == own_others and rate != own_rate else None
+
+    def _set_replaced_training_aside(self) -> None:
+        """Rename the folder if it has a training at a rate that trials no longer choose.
+
+        A rate that was added to ``--lr`` may be better. If the training at the new rate was set
+        aside earlier, its folder gets its name again.
+        """
+        replaced_rate = self._replaced_rate()
+        if replaced_rate is None:
+            return
+        _, rate = _without_rate(self.request)
+        aside = self._folder_aside(replaced_rate)
+        os.replace(self.folder, aside)
+        print(f"{self.folder.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
+        if self._folder_aside(rate).is_dir():
+            os.replace(self._folder_aside(rate), self.folder)
+
+    def _folder_aside(self, rate: str) -> Path:
+        """Return the folder of the training at a rate that is not the best one."""
+        return self.folder.with_name(f"{self.folder.name}-replaced-lr{rate}")
+
     def check_request(self) -> None:
         """Raise UserInputError if the folder has a training with different settings.
 
         A training at a rate that trials no longer choose is set aside instead.
         """
-        existing = self.existing_request
-        if self.tuning is not None and self.tuning.replaced_rate(existing, self.request):
+        if self._replaced_rate() is not None:
             return
         advice = "Choose another folder, or move that one away."
-        check_settings(existing, self.request, f"{self.folder} has a training", advice)
+        problem = f"{self.folder} has a training"
+        check_settings(self.existing_request, self.request, problem, advice)
 
     def check_start(self) -> None:
         """Raise UserInputError unless the training can start, or resume."""
@@ -333,3 +369,10 @@ class Run:
         for checkpoint in self.folder.glob("checkpoint*.pt"):
             if checkpoint != final:
                 checkpoint.unlink()
+
+
+def _without_rate(request: dict) -> tuple[dict, str]:
+    """Return the request of a run without its learning rate, and the rate."""
+    options = list(request["options"])
+    rate = options.pop(options.index("--lr") + 1)
+    return {**request, "options": options}, rate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from alibi_fairseq.experiment.rates import trial_cell
+from alibi_fairseq.experiment.report import trial_cell
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.training_costs import processor_name
 

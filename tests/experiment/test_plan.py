@@ -12,7 +12,7 @@ from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import as_mapping, from_mapping
 from alibi_fairseq.experiment.data_facts import DataFacts
 from alibi_fairseq.experiment.plan import Plan, plan
-from alibi_fairseq.experiment.tuning import TrialResult
+from alibi_fairseq.experiment.rate_choice import TrialResult
 
 FOLDER = Path("nowhere")
 DATA = Path("data-bin")
@@ -43,8 +43,7 @@ def known_results(alibi: list, none: list) -> dict[str, TrialResult]:
 
 def blocked(planned: Plan) -> dict[str, str]:
     """Return the reason for each run that cannot be trained."""
-    tuned = [run for run in planned.runs if run.tuning is not None]
-    return {run.name: run.tuning.blocked for run in tuned if run.tuning.blocked}
+    return {run.name: run.blocked for run in planned.runs if run.blocked}
 
 
 def rate_of(run) -> str:

@@ -1,4 +1,4 @@
-"""Choice of a learning rate by short trials, compared by validation loss.
+"""Learning-rate trials: short trainings, compared by validation loss.
 
 Each model of a group with several rates is trained at each of them for the same fraction of its
 updates, with the schedule of that shorter training and the first seed. The trials are compared on
@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from ..completion_marker import CompletionMarker
-from ..reporting import markdown
-from ..reporting.table import Column, Table
 from ..results.file import load_training
 from ..results.values import TextValues
+from .rate_choice import Choice, TrialResult
 from .run import Run
-from .tuning import Choice, TrialResult
 
 
 @dataclass(frozen=True)
@@ -121,47 +118,3 @@ def _load_trial(trial: Run) -> TrialResult:
     provenance = training.provenance.model_dump(exclude_unset=True)
     command = trial.training_command().command_line
     return TrialResult(min(losses, default=None), {**provenance, "command": command})
-
-
-def choice_table(choices: Iterable[Choice]) -> str:
-    """Return validation perplexity by learning rate as Markdown."""
-    by_path = {choice.marker.path: choice for choice in choices}  # all seeds of a model have one
-    rates: set[float] = set()
-    update_counts: dict[str, None] = {}
-    at_edge = []
-    for choice in by_path.values():
-        rates.update(choice.results)
-        update_counts[f"{choice.updates:,}"] = None
-        if choice.is_at_edge:
-            at_edge.append(choice.model)
-    updates = " or ".join(update_counts)
-    columns = [Column[Choice]("", lambda choice: choice.model)]
-    for rate in sorted(rates):
-        columns.append(Column(f"{rate:g}", partial(_perplexity_at, rate)))
-    columns.append(Column("chosen", lambda choice: f"{choice.lr:g}"))
-    paragraphs = [
-        f"Learning rates, chosen by validation perplexity after {updates} updates:",
-        markdown.to_markdown([Table(columns, list(by_path.values()))]).rstrip(),
-    ]
-    if at_edge:
-        models = ", ".join(at_edge)
-        paragraphs.append(f"Best at the edge of the grid, so others may be better: {models}.")
-    return "\n\n".join(paragraphs)
-
-
-def _perplexity_at(rate: float, choice: Choice) -> str:
-    """Return the perplexity of the trial at a rate."""
-    losses = {lr: result.loss_bits for lr, result in choice.results.items()}
-    return trial_cell(losses, rate)
-
-
-def trial_cell(losses: Mapping[float, float | None], rate: float) -> str:
-    """Return the perplexity of the trial at a rate; a dash if it was not tried.
-
-    Args:
-        losses: lowest loss by rate, in bits per token; None if the trial diverged.
-    """
-    if rate not in losses:
-        return markdown.NOTHING
-    loss = losses[rate]
-    return "diverged" if loss is None else markdown.perplexity(2**loss)
