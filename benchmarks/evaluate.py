@@ -29,8 +29,7 @@ from omegaconf import OmegaConf
 
 from alibi_fairseq.data.truncation import write_lines
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
-from alibi_fairseq.evaluation.loss_by_position import LossByPosition
-from alibi_fairseq.evaluation.scoring import sum_losses
+from alibi_fairseq.evaluation.scoring import LossByPosition, sum_losses
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.windows import Span, make_batches, plan_windows, share_start
 from alibi_fairseq.peak_memory import PeakMemory

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from alibi_fairseq.completion_marker import check_settings
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.weights_identity import WeightsIdentity
+from alibi_fairseq.evaluation.sweep import WeightsIdentity
 from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.experiment.schema import Model
 from alibi_fairseq.results.case import Case

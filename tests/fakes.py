@@ -21,8 +21,7 @@ from alibi_fairseq.data.corpus_builder import CorpusBuilder
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.device import find_device
-from alibi_fairseq.evaluation.sweep import Sweep
-from alibi_fairseq.evaluation.weights_identity import WeightsIdentity
+from alibi_fairseq.evaluation.sweep import Sweep, WeightsIdentity
 from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.experiment.stopping import Stopped
 from alibi_fairseq.files import sha256_file

@@ -37,10 +37,11 @@ from ..results.data_hashes import DICTIONARY_KEY, dictionary_digest
 from ..results.file import load_training
 from ..results.file_names import BEST_CHECKPOINT
 from ..results.series import SERIES_KEY, Series, read_series
+from ..results.training_settings import settings_of_weights
 from .config import find_dtype
 from .option_types import Precision
 from .scoring import Scorer
-from .weights_identity import WeightsIdentity, unknown_training
+from .sweep import WeightsIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -252,7 +253,8 @@ def load_checkpoint(
     series = recorded_series(state, path)
     if series is None:
         facts = describe_model(cfg, model, len(task.source_dictionary))
-        series = unknown_training(trained_method, train_length, sha256_file(path), facts)
+        settings = settings_of_weights(trained_method, train_length, sha256_file(path))
+        series = Series(settings, facts=facts)
     elif series.settings.get("plugin") != plugin_sha256(method.names):
         logger.warning("'%s' was trained with another version of its plugin.", path)
     weights = WeightsIdentity(

@@ -1,29 +1,33 @@
 """Measurement of a sweep: each of its cases once, on every checkpoint.
 
-Each measurement is written to disk before the next one starts. An interrupted sweep resumes if it
-is started again with the same output file.
+The results file is written to disk after each measurement, so an interrupted sweep resumes if it is
+started again with the same file. Results of other evaluations in the file are kept.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..data.probe_data import PROBE_FILE
+from ..errors import UserInputError
 from ..files import locked, sha256_file
 from ..progress_bar import make_progress_bar
 from ..results.case import Case
 from ..results.data_folder import DataFolder
+from ..results.file import Results, load, save
 from ..results.file_names import lock_path
-from ..results.provenance import collect_provenance
-from ..results.result import Result
+from ..results.provenance import Provenance, collect_provenance, merge_provenance, utc_time
+from ..results.result import Result, replaces
 from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig
 from .device import find_device
-from .evaluator import Evaluator
+from .evaluator import Evaluator, Measured
 from .probe_evaluator import ProbeEvaluator
 from .split_identity import probe_splits
-from .sweep_results import SweepResults
+from .sweep import WeightsIdentity, of_checkpoint
 from .text_evaluator import TextEvaluator
 
 
@@ -59,7 +63,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
         hashes = {path: sha256_file(path) for path in checkpoints}
         results = SweepResults(out, hashes, evaluator, provenance)
 
-        def load(checkpoint: Path) -> LoadedModel:
+        def load_model(checkpoint: Path) -> LoadedModel:
             model = load_checkpoint(
                 checkpoint,
                 folder.path,
@@ -71,22 +75,18 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
             results.check_unchanged(checkpoint, sha256_file(checkpoint))
             return model
 
-        return measure_cases(checkpoints, evaluator, results, load)
+        return measure_cases(evaluator, results, load_model)
 
 
 def measure_cases(
-    checkpoints: list[Path],
-    evaluator: Evaluator,
-    results: SweepResults,
-    load: Callable[[Path], LoadedModel],
+    evaluator: Evaluator, results: SweepResults, load_model: Callable[[Path], LoadedModel]
 ) -> list[Result]:
     """Measure the cases of checkpoints that are not in the results, and add them.
 
     Args:
-        checkpoints: checkpoints to evaluate.
         evaluator: evaluator of the sweep.
         results: results of the sweep.
-        load: loads a checkpoint. It is called once for each checkpoint that has a missing case.
+        load_model: loads a checkpoint. It is called once for each that has a missing case.
 
     Returns:
         The results of all cases.
@@ -96,7 +96,7 @@ def measure_cases(
     """
     missing: dict[Path, list[Case]] = {}
     total = 0
-    for checkpoint in dict.fromkeys(checkpoints):
+    for checkpoint in results.checkpoints:
         known = results.find(checkpoint)
         missing_cases = [case for case in evaluator.sweep.cases if case not in known]
         if missing_cases:
@@ -106,7 +106,7 @@ def measure_cases(
         print("All measurements already complete. Nothing was evaluated.\n")
     with make_progress_bar(total, "evaluating", "tok", disable=not missing) as bar:
         for checkpoint, missing_cases in missing.items():
-            model = load(checkpoint)
+            model = load_model(checkpoint)
             for case in missing_cases:
                 evaluator.check(model, case)
             for case in missing_cases:
@@ -115,10 +115,123 @@ def measure_cases(
                 measured = evaluator.measure(model, case, earlier, bar.update)
                 results.add(checkpoint, model.weights, case, measured)
     found = []
-    for checkpoint in dict.fromkeys(checkpoints):
+    for checkpoint in results.checkpoints:
         known = results.find(checkpoint)
         found += [known[case] for case in evaluator.sweep.cases if case in known]
     return found
+
+
+class SweepResults:
+    """Results of a sweep: those in its output file, if that exists, and new ones.
+
+    A new result replaces the one with its identity.
+
+    Args:
+        path: results file.
+        hashes: hash of each checkpoint, which identifies its contents.
+        evaluator: evaluator of the sweep.
+        provenance: provenance of new results.
+
+    Raises:
+        UserInputError: the file is not a results file, or has results of another kind.
+    """
+
+    def __init__(self, path: Path, hashes: dict[Path, str], evaluator: Evaluator, provenance: dict):
+        self._path = path
+        self._evaluator = evaluator
+        self._began = time.monotonic()
+        self._hashes = hashes
+        self._provenance = Provenance(**provenance)
+        self._results: list[Result] = []
+        self._earlier_provenance: list[Provenance] = []
+        if path.exists():
+            self._read_existing()
+
+    def _read_existing(self) -> None:
+        """Read the results that the file has already."""
+        existing = load(self._path)
+        self._results += existing.results
+        kinds: set[str] = {result.case.kind for result in existing.results}
+        if existing.benchmarks:
+            kinds.add("benchmark")
+        if kinds - {self._evaluator.sweep.kind}:
+            raise UserInputError(
+                f"'{self._path}' contains results of kind {min(kinds)}, not "
+                f"{self._evaluator.sweep.kind}. Choose another --out, or remove the file."
+            )
+        if existing.results and existing.provenance is not None:
+            self._earlier_provenance.append(existing.provenance)
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints of the sweep, each once."""
+        return list(self._hashes)
+
+    def find(self, checkpoint: Path) -> dict[Case, Result]:
+        """Return the results of a checkpoint that have been measured, by case."""
+        return self._evaluator.sweep.find(self._of_checkpoint(checkpoint))
+
+    def add(
+        self, checkpoint: Path, weights: WeightsIdentity, case: Case, measured: Measured
+    ) -> None:
+        """Add the result of a case, and write the file to disk.
+
+        Args:
+            weights: identity of the loaded weights. Earlier results of the checkpoint say how they
+                were trained, because the training record next to it may be gone since then.
+        """
+        known = self._of_checkpoint(checkpoint)
+        if known:
+            weights = replace(weights, series=known[-1].series)
+        weights = replace(weights, sha256=self._hashes[checkpoint])
+        wanted = self._evaluator.sweep.wanted(case, weights)
+        new = Result(
+            series=wanted.series,
+            reading=wanted.reading,
+            seed=wanted.seed,
+            case=wanted.case,
+            values=measured.values,
+            checkpoint=str(checkpoint),
+            checkpoint_sha256=wanted.checkpoint_sha256,
+            updates=weights.updates,
+            cost=measured.cost,
+            text=self._evaluator.text,
+        )
+        self._results = [result for result in self._results if not replaces(new, result)]
+        self._results.append(new)
+        self._provenance.date = utc_time()
+        self._provenance.seconds = round(time.monotonic() - self._began, 3)
+        provenance = merge_provenance([*self._earlier_provenance, self._provenance])
+        save(Results(self._results, provenance), self._path)
+
+    def on_same_text(self, checkpoint: Path, case: Case) -> list[Result]:
+        """Return the results of a checkpoint on the tokens of a case, in any windows."""
+        known = self._of_checkpoint(checkpoint)
+        cases = []
+        for result in known:
+            windows = result.case
+            cases.append(replace(case, length=windows.length, stride=windows.stride))
+        return list(self._evaluator.sweep.find(known, cases).values())
+
+    def check_unchanged(self, checkpoint: Path, sha256: str) -> None:
+        """Check that a checkpoint still has the contents under whose hash it is recorded.
+
+        Args:
+            checkpoint: a checkpoint of the sweep.
+            sha256: its present hash, computed after loading it.
+
+        Raises:
+            UserInputError: it has different contents.
+        """
+        if sha256 != self._hashes[checkpoint]:
+            raise UserInputError(
+                f"'{checkpoint}' was replaced during the evaluation. Evaluate a copy, or wait for "
+                "the end of the training."
+            )
+
+    def _of_checkpoint(self, checkpoint: Path) -> list[Result]:
+        """Return the results of a checkpoint with its present contents."""
+        return of_checkpoint(self._results, checkpoint, self._hashes[checkpoint])
 
 
 def _describe(case: Case) -> str:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..data.probe_data import TEXT
 from ..files import sha256_if_present
 from ..results.data_folder import DOCUMENTS_FILE, DataFolder
 from ..results.data_hashes import data_sha256_if_present
+
+if TYPE_CHECKING:
+    from .split import Split
 
 
 @dataclass(frozen=True)
@@ -28,45 +32,52 @@ class SplitIdentity:
         documents: where its documents begin: the hash of their positions or, for a text file, the
             rule by which they follow from the text. None: it is one document.
         tokens_sha256: hash of the token IDs of a text file.
+        starts: first position of each document, the first one 0.
     """
 
     sha256: str | None
     documents: str | None = None
     tokens_sha256: str | None = None
+    starts: Sequence[int] = field(default=(0,), compare=False, repr=False)
 
 
-def identify_split(folder: Path, split: str, boundaries: str | None) -> SplitIdentity:
+def identify_split(
+    folder: Path, name: str, boundaries: str | None, split: Split | None = None
+) -> SplitIdentity:
     """Return the identity of a split of a data folder.
 
     Args:
+        name: name of the split.
         boundaries: key of :data:`.config.DOCUMENT_BOUNDARIES`; None: the split is one document.
+        split: the split, if it has been read already.
     """
-    sha256 = data_sha256_if_present(folder, [split])
+    sha256 = data_sha256_if_present(folder, [name])
     if sha256 is None or boundaries is None:
         return SplitIdentity(sha256)
-    listed_sha256 = sha256_if_present(folder / DOCUMENTS_FILE)
-    starts = _document_starts(folder, split, boundaries, (sha256, listed_sha256))
-    return SplitIdentity(sha256, starts_sha256(split, starts))
+    if split is not None:
+        from .split import find_document_starts
+
+        starts: Sequence[int] = find_document_starts(DataFolder.open(folder), split, boundaries)
+    else:
+        listed_sha256 = sha256_if_present(folder / DOCUMENTS_FILE)
+        starts = _read_document_starts(folder, name, boundaries, (sha256, listed_sha256))
+    documents = hashlib.sha256(json.dumps({name: list(starts)}).encode()).hexdigest()
+    return SplitIdentity(sha256, documents, starts=starts)
 
 
 @cache
-def _document_starts(
-    folder: Path, split: str, boundaries: str, hashes: tuple[str | None, ...]
+def _read_document_starts(
+    folder: Path, name: str, boundaries: str, hashes: tuple[str | None, ...]
 ) -> Sequence[int]:
     """Return where the documents begin in a split whose files have some hashes."""
     opened = DataFolder.open(folder)
-    starts = opened.document_starts.get(split)
+    starts = opened.document_starts.get(name)
     if starts is None:
         from .split import find_document_starts, load_dictionary, load_split  # imports fairseq
 
-        loaded = load_split(opened, split, load_dictionary(folder))
-        starts = find_document_starts(opened, loaded, boundaries)
+        split = load_split(opened, name, load_dictionary(folder))
+        starts = find_document_starts(opened, split, boundaries)
     return starts
-
-
-def starts_sha256(split: str, starts: Sequence[int]) -> str:
-    """Return the hash of the positions where the documents of a split begin."""
-    return hashlib.sha256(json.dumps({split: list(starts)}).encode()).hexdigest()
 
 
 def probe_splits(folder: Path) -> tuple[str, ...]:

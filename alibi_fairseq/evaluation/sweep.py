@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path, PurePath
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..data.probe_data import PROBE_FILE
 from ..data.probes import DEPTHS
@@ -23,7 +23,37 @@ from ..results.series import Reading, Series
 from ..results.settings import selection
 from .config import SweepConfig
 from .split_identity import SplitIdentity, identify_probe, identify_split
-from .weights_identity import WeightsIdentity, identify_weights
+
+if TYPE_CHECKING:
+    from .split import Split
+
+
+@dataclass(frozen=True)
+class WeightsIdentity:
+    """Weights of a checkpoint or of a Hugging Face folder, without their tensors.
+
+    Attributes:
+        series: how they were trained.
+        seed: seed of the training; None if unknown.
+        at: checkpoint of the training, as in :class:`..results.series.Reading`.
+        updates: update count of the checkpoint; None if unknown.
+        sha256: hash of the checkpoint, or of all files of the folder; None until it is read.
+        variant: name in tables, besides position method and training length.
+    """
+
+    series: Series
+    seed: int | None
+    at: int | Literal["best"] | None
+    updates: int | None = None
+    sha256: str | None = None
+    variant: str = ""
+
+    @classmethod
+    def of_result(cls, result: Result) -> WeightsIdentity:
+        """Return the identity of the weights that a result is of."""
+        return cls(
+            result.series, result.seed, result.reading.at, result.updates, result.checkpoint_sha256
+        )
 
 
 @dataclass(frozen=True)
@@ -43,18 +73,21 @@ class Sweep:
     corpus: str = ""
 
     @classmethod
-    def of_data(cls, config: SweepConfig, data: str, corpus: str = "") -> Sweep:
+    def of_data(
+        cls, config: SweepConfig, data: str, corpus: str = "", splits: Mapping[str, Split] = {}
+    ) -> Sweep:
         """Return the sweep over the data that an evaluation reads.
 
         Args:
             data: fairseq's data argument, of whose folders an evaluation reads the first.
+            splits: splits that have been read already, by name.
         """
         folder = data_folders(data)[0]
         if (folder / PROBE_FILE).is_file():
             return cls(config, "probe", {"": identify_probe(folder)}, corpus)
         identities = {}
-        for split in config.splits:
-            identities[split] = identify_split(folder, split, config.per_document)
+        for name in config.splits:
+            identities[name] = identify_split(folder, name, config.per_document, splits.get(name))
         return cls(config, "text", identities, corpus)
 
     @cached_property
@@ -155,7 +188,7 @@ class Sweep:
         """
         if not known:
             return {}
-        weights = identify_weights(known[-1])
+        weights = WeightsIdentity.of_result(known[-1])
         wanted = {}
         for case in self.cases if cases is None else cases:
             wanted[case] = self.wanted(case, weights)

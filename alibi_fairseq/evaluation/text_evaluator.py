@@ -20,10 +20,8 @@ from ..results.values import Cost, TextSummary, TextValues
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator, Measured
-from .loss_by_position import LossByPosition
-from .scoring import Scorer, SplitTensors, score_batches, sum_losses
-from .split import find_document_starts, load_dictionary, load_split
-from .split_identity import identify_split, starts_sha256
+from .scoring import LossByPosition, Scorer, SplitTensors, score_batches, sum_losses
+from .split import load_dictionary, load_split
 from .sweep import Sweep
 from .text_size import TextSize
 from .windows import (
@@ -58,7 +56,6 @@ class TextEvaluator(Evaluator):
     Args:
         sweep: what is measured.
         splits: each split of the sweep.
-        starts: first position of each document of each split.
         text: tokenizer and sizes of the data.
 
     Raises:
@@ -69,7 +66,6 @@ class TextEvaluator(Evaluator):
         self,
         sweep: Sweep,
         splits: Mapping[str, EvaluatedSplit],
-        starts: Mapping[str, Sequence[int]],
         text: TextSummary,
     ):
         super().__init__(sweep, text)
@@ -78,8 +74,9 @@ class TextEvaluator(Evaluator):
         self._spans: dict[str, list[Span]] = {}
         self._unigram_bits: dict[str, float] = {}
         for name, split in splits.items():
+            starts = sweep.identities[name].starts
             self._spans[name] = select_spans(
-                len(split.tokens), starts[name], config.score_from, config.score_to
+                len(split.tokens), starts, config.score_from, config.score_to
             )
             self._unigram_bits[name] = unigram_entropy(split.tokens)
 
@@ -87,19 +84,9 @@ class TextEvaluator(Evaluator):
     def of_folder(cls, config: SweepConfig, folder: DataFolder) -> TextEvaluator:
         """Create the evaluator of the splits of a data folder."""
         dictionary = load_dictionary(folder.path)
-        splits = {}
-        starts = {}
-        identities = {}
-        for name in config.splits:
-            splits[name] = load_split(folder, name, dictionary)
-            starts[name] = [0]
-            identities[name] = identify_split(folder.path, name, None)
-            if config.per_document is not None:
-                starts[name] = find_document_starts(folder, splits[name], config.per_document)
-                documents = starts_sha256(name, starts[name])  # without reading the split again
-                identities[name] = replace(identities[name], documents=documents)
-        sweep = Sweep(config, "text", identities, folder.corpus)
-        return cls(sweep, splits, starts, folder.text_summary)
+        splits = {name: load_split(folder, name, dictionary) for name in config.splits}
+        sweep = Sweep.of_data(config, str(folder.path), folder.corpus, splits)
+        return cls(sweep, splits, folder.text_summary)
 
     def num_inputs(self, case: Case) -> int:
         num_tokens = len(self._splits[case.split].tokens)

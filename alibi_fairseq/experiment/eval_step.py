@@ -17,8 +17,7 @@ from tqdm import tqdm
 
 from ..completion_marker import CompletionMarker
 from ..evaluation.config import SweepConfig
-from ..evaluation.sweep import Sweep, of_checkpoint
-from ..evaluation.weights_identity import WeightsIdentity
+from ..evaluation.sweep import Sweep, WeightsIdentity, of_checkpoint
 from ..reporting import markdown
 from ..results.file import Results, load
 from ..results.result import Result, Wanted

@@ -11,10 +11,9 @@ from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import SweepConfig
 from ..evaluation.device import find_device
-from ..evaluation.measurement import measure_cases
+from ..evaluation.measurement import SweepResults, measure_cases
 from ..evaluation.split_identity import SplitIdentity
 from ..evaluation.sweep import Sweep
-from ..evaluation.sweep_results import SweepResults
 from ..evaluation.text_evaluator import TextEvaluator
 from ..files import locked, sha256_files
 from ..results.file_names import lock_path
@@ -92,19 +91,19 @@ def _evaluate(
 ) -> list[Result]:
     """Evaluate one model on the documents of all texts."""
     splits = {}
-    starts = {}
     identities = {}
     for documents_of_text in documents:
         text = tokenize_documents(documents_of_text, folder, config.has_scored_range)
         splits[text.name] = text
-        starts[text.name] = text.document_starts
-        identities[text.name] = SplitIdentity(text.sha256, config.per_document, text.tokens_sha256)
+        identities[text.name] = SplitIdentity(
+            text.sha256, config.per_document, text.tokens_sha256, text.document_starts
+        )
     summary = TextSummary(
         tokenizer=type(folder.tokenizer).__name__,
         vocabulary=len(folder.tokenizer),
     )
     sweep = Sweep(config, "text", identities, other_name(texts[0].resolve().parent))
-    evaluator = TextEvaluator(sweep, splits, starts, summary)
+    evaluator = TextEvaluator(sweep, splits, summary)
     provenance = collect_provenance(seconds=0, precision=config.precision)
     # The order of the command line does not matter.
     by_name = sorted(texts, key=lambda path: path.stem)
@@ -113,7 +112,7 @@ def _evaluate(
     hashes = folder.hashes()
     results = SweepResults(out, {folder.path: hashes.everything}, evaluator, provenance)
 
-    def load(path: Path) -> LoadedModel:
+    def load_model(path: Path) -> LoadedModel:
         model = load_transformers_model(
             folder,
             config.precision,
@@ -125,7 +124,7 @@ def _evaluate(
         results.check_unchanged(path, folder.hashes().everything)
         return model
 
-    return measure_cases([folder.path], evaluator, results, load)
+    return measure_cases(evaluator, results, load_model)
 
 
 def _split_names(texts: list[Path]) -> tuple[str, ...]:

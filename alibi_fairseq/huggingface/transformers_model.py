@@ -21,9 +21,10 @@ from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import find_dtype
 from ..evaluation.option_types import Precision
 from ..evaluation.scoring import Scorer
-from ..evaluation.weights_identity import WeightsIdentity, unknown_training
+from ..evaluation.sweep import WeightsIdentity
 from ..positions.spec import MethodSpec
-from ..results.series import Facts
+from ..results.series import Facts, Series
+from ..results.training_settings import settings_of_weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .model_folder import CONFIG_FILE, ModelFolder
 from .output_layer import OutputLayer
@@ -147,12 +148,17 @@ def load_transformers_model(
         vocabulary=config.vocab_size,
     )
     method = MethodSpec.plain(find_position_method(config, model))
-    series = unknown_training(method, find_train_length(folder), weights_sha256, facts)
+    settings = settings_of_weights(method, find_train_length(folder), weights_sha256)
     max_length = find_max_length(config, model)
     return TransformersModel(
         decoder=model,
         path=folder.path,
-        weights=WeightsIdentity(series, seed=None, at=None, variant=folder.path.resolve().name),
+        weights=WeightsIdentity(
+            Series(settings, facts=facts),
+            seed=None,
+            at=None,
+            variant=folder.path.resolve().name,
+        ),
         method=method,
         memory_length=0,
         max_length=max_length,

@@ -92,6 +92,23 @@ def _method_versions(method: MethodSpec) -> dict[str, int]:
     return versions
 
 
+def settings_of_weights(
+    method: MethodSpec, train_length: int, weights_sha256: str
+) -> dict[str, Any]:
+    """Return the settings of a model of which only the weights are known.
+
+    Args:
+        method: position methods of the layers.
+        train_length: training length in tokens.
+        weights_sha256: hash of the weights, which no other training has.
+    """
+    return {
+        "method": method_json(method),
+        "task.tokens_per_sample": train_length,
+        "weights": weights_sha256,
+    }
+
+
 def method_json(method: MethodSpec) -> dict[str, Any]:
     """Return a position method as JSON, without empty fields."""
     layers = []

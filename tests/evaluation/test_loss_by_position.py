@@ -9,8 +9,12 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from alibi_fairseq.evaluation.loss_by_position import LossByPosition, bucket_end
-from alibi_fairseq.evaluation.scoring import SplitTensors, sum_losses
+from alibi_fairseq.evaluation.scoring import (
+    LossByPosition,
+    SplitTensors,
+    bucket_end,
+    sum_losses,
+)
 from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
 from alibi_fairseq.evaluation.windows import make_batches, plan_windows, select_spans
 

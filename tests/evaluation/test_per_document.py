@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.split import Split, find_document_starts
+from alibi_fairseq.evaluation.config import SweepConfig
+from alibi_fairseq.evaluation.split import Split, find_document_starts, load_dictionary, load_split
+from alibi_fairseq.evaluation.sweep import Sweep
 from alibi_fairseq.evaluation.text_size import TextSize
 from alibi_fairseq.evaluation.windows import plan_windows, select_spans, share_start
 from alibi_fairseq.results.data_folder import DataFolder
@@ -190,6 +192,16 @@ def test_eval_per_document_on_command_line(trained, data, tmp_path):
     records = load(out).results
     assert records[:2] == in_range
     assert [cell.case.score_from for cell in records] == [32, 32, 16, 16]
+
+
+def test_sweep_is_the_same_with_splits_that_were_read_before(data):
+    """An experiment doesn't read them, and an evaluation has read them."""
+    splits = {"valid": load_split(DataFolder.open(data), "valid", load_dictionary(data))}
+    config = SweepConfig(lengths=[16], per_document="empty-lines", score_to=9)
+    known = Sweep.of_data(config, str(data), splits=splits)
+    assert known == Sweep.of_data(config, str(data))
+    assert known.cases[0].documents is not None
+    assert known.identities["valid"].starts == STARTS
 
 
 def test_changed_boundaries_replace_the_losses_of_documents(documents, data, tmp_path):
