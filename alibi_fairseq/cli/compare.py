@@ -40,8 +40,8 @@ class CompareCommand(ExperimentOptions):
     """Comparison of position methods on a text, on probes, or as described by a YAML file.
 
     Attributes:
-        given: values of the options in :data:`FLAGS` that were passed, by field. They are text or
-            names, which the schema reads.
+        given: values of the options in :data:`FLAGS` that were passed, by field. Each is a string
+            or a list of strings, which the schema converts and checks.
     """
 
     sources: list[str] = option(
@@ -76,7 +76,7 @@ class CompareCommand(ExperimentOptions):
     def run(cls, args: argparse.Namespace) -> int | None:
         given = {}
         for name in FLAGS:
-            if name in args:
+            if name in args:  # add_fields leaves out options that are not given
                 given[name] = getattr(args, name)
         args.given = given
         return super().run(args)

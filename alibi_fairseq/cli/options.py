@@ -56,9 +56,9 @@ class CliCommand:
 def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
     """Add an option for each field of a dataclass whose metadata has a ``help``.
 
-    The metadata may also have a ``group``, the heading of the option in the help. An option of one
-    of pydantic's dataclasses is text or names, which :func:`fill_dataclass` reads, and is left out
-    unless it is given.
+    The metadata may also have a ``group``, the heading of the option in the help. If it is a
+    dataclass of pydantic, pydantic converts the values and knows the defaults. Parsed arguments
+    then have strings or lists of strings, and only those of options that are given.
     """
     hints = typing.get_type_hints(kind)
     for field in fields(kind):

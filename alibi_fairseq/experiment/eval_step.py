@@ -1,7 +1,8 @@
 """Evaluation step of a run: one evaluation of the trained model.
 
 A step is complete if :meth:`..evaluation.sweep.Sweep.find` finds the result of each case in the
-results file. Other results in the file are kept, and not reported.
+results file. The file may also have results of earlier settings, such as a length that was removed:
+they stay in the file, but no report shows them.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ class Choice:
     """Learning rate that trials chose for a model.
 
     Attributes:
-        model: label of the model in tables.
+        label: name of the model in tables.
         lr: chosen rate.
         updates: number of updates of each trial.
         results: result of the trial at each rate.
         marker: file of the choice, whose path identifies the model. Its label need not be unique.
     """
 
-    model: str
+    label: str
     lr: float
     updates: int
     results: Mapping[float, TrialResult]

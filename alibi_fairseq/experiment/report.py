@@ -194,9 +194,9 @@ def choice_table(choices: Iterable[Choice]) -> str:
         rates.update(choice.results)
         update_counts[f"{choice.updates:,}"] = None
         if choice.is_at_edge:
-            at_edge.append(choice.model)
+            at_edge.append(choice.label)
     updates = " or ".join(update_counts)
-    columns = [Column[Choice]("", lambda choice: choice.model)]
+    columns = [Column[Choice]("", lambda choice: choice.label)]
     for rate in sorted(rates):
         columns.append(Column(f"{rate:g}", partial(_perplexity_at, rate)))
     columns.append(Column("chosen", lambda choice: f"{choice.lr:g}"))

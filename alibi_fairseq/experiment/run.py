@@ -53,8 +53,10 @@ class Run:
         folder: folder for checkpoints and logs.
         data: fairseq's data argument: a folder, or several joined by ``:``.
         flags: options of ``fairseq-train``.
-        request: JSON values that determine the weights: flags or a recipe, and hashes of the data.
-            Unlike the flags and the series, they do not depend on the machine.
+        request: JSON values that determine the weights. Unlike the flags and the series, they do
+            not depend on the machine. In a comparison, they are ``options``, the flags that
+            determine the weights; ``train`` and ``dictionary``, hashes of the data; and
+            ``plugin``, the hash of a plugin, if there is one.
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
         methods: position methods, whose plugins must not be edited until the run is complete.
@@ -67,8 +69,9 @@ class Run:
         choice: choice of the learning rate by trials; None if the rate is given, and before the
             trials have chosen one. Until then, the flags have the first candidate.
         blocked: reason for which the finished trials cannot choose a rate; empty if they can.
-        after: names of unfinished trials. Until they are finished, the run cannot start. Whoever
-            executes it then plans the experiment again, which gives it the chosen rate.
+        after: names of the unfinished trials for which this run waits. To give it the rate that
+            they choose, :mod:`.runner` plans the experiment again after them, as each SLURM job
+            does.
     """
 
     name: str

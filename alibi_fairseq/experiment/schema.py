@@ -312,11 +312,11 @@ class Model(NamedTuple):
 
 
 def share_keys(values: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
-    """Return the values of an experiment with shared keys in each group and each evaluation.
+    """Return the values of an experiment with all keys of each group and each evaluation in it.
 
-    A key of a group outside ``models`` applies to all groups. A key of an evaluation outside
-    ``evaluations`` applies to all evaluations of the experiment, or of its group if it is in one.
-    Both may be in the sections ``training`` and ``evaluation``.
+    Keys next to ``models``, or in the sections ``training`` and ``evaluation``, apply to every
+    group that does not have them itself. In the same way, keys of an evaluation next to
+    ``evaluations`` apply to every evaluation in that list.
 
     Args:
         own: keys of the experiment itself.

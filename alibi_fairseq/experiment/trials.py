@@ -25,13 +25,13 @@ class Trials:
     """Learning-rate trials of a model.
 
     Attributes:
-        model: label of the model in tables.
+        label: name of the model in tables.
         runs: trial at each rate.
         path: file of the choice, which outlasts the folders of the trials.
         valid_sha256: hash of the validation splits; None before they exist.
     """
 
-    model: str
+    label: str
     runs: Mapping[float, Run]
     path: Path
     valid_sha256: str | None = None
@@ -62,19 +62,19 @@ class Trials:
         if best is None:
             return None
         updates = self.runs[best].updates
-        return Choice(self.model, best, updates, results, self.marker)
+        return Choice(self.label, best, updates, results, self.marker)
 
     def why_blocked(self, known: Mapping[str, TrialResult]) -> str:
         """Return the reason for which finished trials cannot choose a rate; empty if they can."""
         results = [known[run.name] for run in self.runs.values()]
         if all(result.loss_bits is None for result in results):
             rates = ", ".join(map(str, self.runs))
-            return f"--lr: {self.model} diverged at {rates}. Try smaller values."
+            return f"--lr: {self.label} diverged at {rates}. Try smaller values."
         if all(result.is_validated_on(self.valid_sha256) for result in results):
             return ""
         folders = os.path.commonprefix([str(run.folder) for run in self.runs.values()])
         return (
-            f"The learning rate of {self.model} was chosen on another validation split. Move "
+            f"The learning rate of {self.label} was chosen on another validation split. Move "
             f"{folders}* away to choose it again."
         )
 
