@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from alibi_fairseq.experiment.execution import kill_all
+from alibi_fairseq.experiment.stoppable_command import kill_all
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.machine import cores
 from alibi_fairseq.results.provenance import collect_provenance

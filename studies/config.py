@@ -11,7 +11,7 @@ import pydantic.dataclasses
 from pydantic import Field
 
 from alibi_fairseq.evaluation.option_types import PositiveInt
-from alibi_fairseq.experiment.evaluations import plan_sweeps
+from alibi_fairseq.experiment.planned_evaluations import plan_sweeps
 from alibi_fairseq.experiment.schema import (
     STRICT,
     Evaluation,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import FOLDER, PROGRAM, UserInputError
 from ..experiment import nodes, torchrun
-from ..experiment.execution import execute_command
+from ..experiment.stoppable_command import execute_command
 from ..paper.recipe import Recipe, find_recipe, flags, for_80gb
 from ..paper.reproduction import DeviceConfig, require_gpus
 from ..paper.scale import SCALES

@@ -20,8 +20,8 @@ from tqdm import tqdm
 
 from ..errors import INTERRUPTED, STOPPED_EARLY
 from ..progress_bar import make_progress_bar
-from .execution import execute_command
 from .slots import DEFAULT_SLOT, Slot
+from .stoppable_command import execute_command
 from .stopping import Stopped
 
 #: The command ``alibi-fairseq`` of this Python.
@@ -80,10 +80,10 @@ class ChildProcess:
         tqdm.write(f"{self.title} (log: {self.log})", file=sys.stdout)
         sys.stdout.flush()
         stop_signal = signal.SIGUSR1 if self.is_training else signal.SIGINT
-        if slot.stop or self.is_training:
+        is_concurrent = slot.stop is not None  # the scheduler's request
+        if is_concurrent or self.is_training:
             code, advice = self._run_with_log(stop_signal, slot)
         else:
-            # Nothing runs concurrently, so an evaluation can show its progress.
             with self._open_log() as log:
                 code = execute_command(self.argv, stop_signal, log, slot=slot, show_errors=True)
             advice = "See the output above."

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from ..errors import STOPPED_EARLY, UserInputError
 from .child_process import ALIBI
-from .execution import execute_command
 from .slots import Slot
+from .stoppable_command import execute_command
 from .stopping import stop_requests
 
 MODULE = "alibi_fairseq.experiment.nodes"

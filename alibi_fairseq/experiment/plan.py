@@ -12,16 +12,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from ..files import sha256_if_present
 from ..positions.plugin_sources import plugin_sha256
 from ..positions.spec import distinct_labels
 from ..reporting.row import model_label
+from ..results.data_folder import DataFolder
+from ..results.data_hashes import data_sha256_if_present
 from .corpora import data_folder, text_folder
-from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits
-from .evaluations import plan_eval_steps
+from .planned_evaluations import plan_eval_steps
 from .rate_choice import Choice, TrialResult
 from .run import Run
 from .schema import ExperimentConfig, Model
-from .training_flags import flags_for_weights, other_flags
+from .training_flags import flags_for_weights, other_flags, validation_splits
 from .trials import Trials
 
 
@@ -85,12 +87,75 @@ class Plan:
         return list(ordered.values())
 
 
+def plan_from_folder(
+    config: ExperimentConfig, folder: Path, choices_folder: Path | None = None
+) -> Plan:
+    """Plan the runs of a comparison with the data and the results of trials in its folder."""
+    data = read_data(config, folder)
+    before_trials = plan(config, folder, data, {}, choices_folder)
+    known: dict[str, TrialResult] = {}
+    for trials in before_trials.trials.values():
+        known.update(trials.read_results())
+    return plan(config, folder, data, known, choices_folder)
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is known of a data folder. Hashes are None before the files exist.
+
+    Attributes:
+        train_sha256: hash of the training split.
+        dictionary_sha256: hash of the dictionary.
+        valid_tokens: number of tokens of the validation split; None if it is unknown.
+        valid_sha256: hash of validation splits by their names (:func:`validation_splits`).
+    """
+
+    train_sha256: str | None = None
+    dictionary_sha256: str | None = None
+    valid_tokens: int | None = None
+    valid_sha256: Mapping[tuple[str, ...], str | None] = field(default_factory=dict)
+
+
+UNPREPARED = DataFacts()
+
+
+def read_data(config: ExperimentConfig, folder: Path) -> dict[Path, DataFacts]:
+    """Return what is known of the data of each model.
+
+    Args:
+        folder: output folder of the comparison.
+    """
+    splits: dict[Path, set[tuple[str, ...]]] = {}
+    for model in config.all_models():
+        data = data_folder(model.corpus, model.train_length, folder)
+        splits.setdefault(data, set()).add(validation_splits(model))
+    return {data: _read_facts(data, names) for data, names in splits.items()}
+
+
+def _read_facts(data: Path, validated: set[tuple[str, ...]]) -> DataFacts:
+    """Return what is known of a data folder.
+
+    Args:
+        validated: the splits that each run is validated on, by name.
+    """
+    valid_tokens = None
+    manifest = DataFolder.open(data).manifest
+    if manifest is not None and "valid" in manifest["splits"]:
+        valid_tokens = manifest["splits"]["valid"]["tokens"]
+    return DataFacts(
+        train_sha256=sha256_if_present(data / "train.bin"),
+        dictionary_sha256=sha256_if_present(data / "dict.txt"),
+        valid_tokens=valid_tokens,
+        valid_sha256={names: data_sha256_if_present(data, names) for names in validated},
+    )
+
+
 def plan(
     config: ExperimentConfig,
     folder: Path,
     data: Mapping[Path, DataFacts],
     known: Mapping[str, TrialResult],
-    choices: Path | None = None,
+    choices_folder: Path | None = None,
 ) -> Plan:
     """Plan the runs of a comparison.
 
@@ -98,7 +163,7 @@ def plan(
         folder: output folder.
         data: what is known of each data folder; nothing before it is prepared.
         known: results of finished trials, by the name of the run.
-        choices: folder of the chosen learning rates (default: ``folder``).
+        choices_folder: folder of the chosen learning rates (default: ``folder``).
     """
     runs = []
     models = {}
@@ -110,7 +175,7 @@ def plan(
         else:
             name = model_name(model)
             if name not in trials:
-                trials[name] = _plan_trials(config, model, folder, facts, choices or folder)
+                trials[name] = _plan_trials(config, model, folder, facts, choices_folder or folder)
             run = _plan_tuned_run(model, folder, facts, trials[name], known)
         other_data = {
             corpus.name: text_folder(corpus, folder)
@@ -121,16 +186,6 @@ def plan(
         runs.append(replace(run, eval_steps=tuple(eval_steps)))
         models[run.name] = model
     return Plan(tuple(runs), models, trials)
-
-
-def plan_from_folder(config: ExperimentConfig, folder: Path, choices: Path | None = None) -> Plan:
-    """Plan the runs of a comparison with the data and the results of trials in its folder."""
-    data = read_data(config, folder)
-    before_trials = plan(config, folder, data, {}, choices)
-    known: dict[str, TrialResult] = {}
-    for trials in before_trials.trials.values():
-        known.update(trials.read_results())
-    return plan(config, folder, data, known, choices)
 
 
 def build_run(
@@ -189,7 +244,7 @@ def model_name(model: Model) -> str:
 
 
 def _plan_trials(
-    config: ExperimentConfig, model: Model, folder: Path, facts: DataFacts, choices: Path
+    config: ExperimentConfig, model: Model, folder: Path, facts: DataFacts, choices_folder: Path
 ) -> Trials:
     """Return the trials of a model's learning rates. They use the first seed."""
     group = model.group
@@ -203,7 +258,7 @@ def _plan_trials(
     for lr in group.lr:
         trial = build_run(first, folder, facts, lr, updates, f"-lr{lr:g}")
         runs[lr] = replace(trial, may_diverge=True)
-    path = choices / f"{model_name(model)}-tuning.json"
+    path = choices_folder / f"{model_name(model)}-tuning.json"
     return Trials(label, runs, path, facts.valid_sha256.get(validation_splits(model)))
 
 

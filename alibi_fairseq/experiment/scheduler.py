@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from ..errors import UserInputError
 from .child_process import CommandFailedError
-from .execution import POLL_SECONDS
-from .slots import Slot, SlotPool
+from .slots import GPUS_VARIABLE, Slot
+from .stoppable_command import POLL_SECONDS
 from .stopping import Stopped, stop_requests
 from .torchrun import BAD_INPUT
 
@@ -167,7 +167,7 @@ def _run_concurrently(
         Stopped: as :func:`run_all`.
     """
     waiting = list(items)
-    free_slots = SlotPool(slots)
+    free_slots = _SlotPool(slots)
     finished: set[str] = set()
     running: dict[Future, tuple[WorkItem, int, Slot]] = {}
     errors: list[BaseException] = []
@@ -202,3 +202,45 @@ def _run_concurrently(
             raise error  # the other items were stopped because of it
     if errors or waiting:
         raise Stopped
+
+
+@dataclass
+class _SlotPool:
+    """Slots that concurrent work takes and gives back, whole or a single GPU of one.
+
+    Attributes:
+        slots: all slots.
+    """
+
+    slots: Sequence[Slot]
+    _free_devices: list[list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._free_devices = [_devices(slot) for slot in self.slots]
+
+    def take(self, one_gpu: bool) -> tuple[int, Slot] | None:
+        """Return the index of a slot, and that slot, or the part of it with one GPU.
+
+        None: nothing is free. A single GPU is taken from the slot with the fewest free ones, so
+        that others stay whole.
+        """
+        by_free_devices = sorted(range(len(self.slots)), key=lambda i: len(self._free_devices[i]))
+        for index in by_free_devices:
+            slot = self.slots[index]
+            free = self._free_devices[index]
+            count = len(_devices(slot))
+            if len(free) == count and (count == 1 or not one_gpu):
+                free.clear()
+                return index, slot
+            if free and one_gpu:
+                return index, Slot({GPUS_VARIABLE: free.pop(0)})
+        return None
+
+    def give_back(self, index: int, slot: Slot) -> None:
+        """Make what :meth:`take` returned free again."""
+        self._free_devices[index] += _devices(slot)
+
+
+def _devices(slot: Slot) -> list[str]:
+    """Return the GPUs of a slot. The cores of a CPU are one device."""
+    return slot.environment.get(GPUS_VARIABLE, "cpu").split(",")

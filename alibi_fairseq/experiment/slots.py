@@ -20,7 +20,8 @@ class Slot:
     Attributes:
         environment: environment variables that assign the GPUs or cores to child processes.
         stop: stop request that the main thread records, for work in another thread, which cannot
-            handle signals. None: the work is in the main thread, which handles them itself.
+            handle signals. None: the work is in the main thread, which handles them itself. (Jobs
+            record it in the main thread as well, because they need to know the signal later.)
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -102,45 +103,3 @@ def _gpu_slots(parallel: int, gpus_per_slot: int, gpu_count: int) -> list[Slot]:
         assigned = ",".join(islice(next_devices, gpus_per_slot))
         slots.append(Slot({GPUS_VARIABLE: assigned}))
     return slots
-
-
-@dataclass
-class SlotPool:
-    """Slots that concurrent work takes and gives back, whole or a single GPU of one.
-
-    Attributes:
-        slots: all slots.
-    """
-
-    slots: Sequence[Slot]
-    _free_devices: list[list[str]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._free_devices = [_devices(slot) for slot in self.slots]
-
-    def take(self, one_gpu: bool) -> tuple[int, Slot] | None:
-        """Return the index of a slot, and that slot, or the part of it with one GPU.
-
-        None: nothing is free. A single GPU is taken from the slot with the fewest free ones, so
-        that others stay whole.
-        """
-        by_free_devices = sorted(range(len(self.slots)), key=lambda i: len(self._free_devices[i]))
-        for index in by_free_devices:
-            slot = self.slots[index]
-            free = self._free_devices[index]
-            count = len(_devices(slot))
-            if len(free) == count and (count == 1 or not one_gpu):
-                free.clear()
-                return index, slot
-            if free and one_gpu:
-                return index, Slot({GPUS_VARIABLE: free.pop(0)})
-        return None
-
-    def give_back(self, index: int, slot: Slot) -> None:
-        """Make what :meth:`take` returned free again."""
-        self._free_devices[index] += _devices(slot)
-
-
-def _devices(slot: Slot) -> list[str]:
-    """Return the GPUs of a slot. The cores of a CPU are one device."""
-    return slot.environment.get(GPUS_VARIABLE, "cpu").split(",")

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
 from .child_process import ALIBI
-from .execution import execute_command
 from .nodes import CONTAINER
 from .runner import (
     Experiment,
@@ -31,6 +30,7 @@ from .runner import (
     unfinished_runs,
 )
 from .slots import DEFAULT_SLOT, Resources, Slot, make_slots
+from .stoppable_command import execute_command
 from .stopping import stop_requests
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.

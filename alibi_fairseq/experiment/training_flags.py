@@ -59,6 +59,14 @@ def users_flags(model: Model) -> list[str]:
     return flags
 
 
+def validation_splits(model: Model) -> tuple[str, ...]:
+    """Return the names of the splits that a training is validated on."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--valid-subset", default="valid")
+    known, _ = parser.parse_known_args(users_flags(model))
+    return tuple(known.valid_subset.split(","))
+
+
 def other_flags(model: Model, updates: int, folder: Path, valid_tokens: int | None) -> list[str]:
     """Return the flags of ``fairseq-train`` that determine no weights: saving, logging, a plugin.
 

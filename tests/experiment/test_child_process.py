@@ -15,12 +15,12 @@ import pytest
 from commands import ROOT
 
 from alibi_fairseq.errors import STOP_SIGNALS, STOPPED_EARLY, UserInputError
-from alibi_fairseq.experiment import execution
+from alibi_fairseq.experiment import stoppable_command
 from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedError
-from alibi_fairseq.experiment.execution import execute_command
 from alibi_fairseq.experiment.runner import run_with_exit_code
 from alibi_fairseq.experiment.scheduler import WorkItem, run_all
 from alibi_fairseq.experiment.slots import Slot
+from alibi_fairseq.experiment.stoppable_command import execute_command
 from alibi_fairseq.experiment.stopping import StopRequest
 
 # Saves on a stop request. Handles signals once the file .began contains its process ID.
@@ -67,7 +67,7 @@ def send(*signals, when):
 
 @pytest.fixture(autouse=True)
 def short_polls(monkeypatch):
-    monkeypatch.setattr(execution, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(stoppable_command, "POLL_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def ended(pid: int) -> bool:
 PARENT = """
 import fcntl, pathlib, sys, termios, threading
 sys.path.insert(0, {root!r})
-from alibi_fairseq.experiment.execution import execute_command
+from alibi_fairseq.experiment.stoppable_command import execute_command
 from alibi_fairseq.experiment.stopping import stop_requests
 from alibi_fairseq.experiment.slots import Slot
 {call}
@@ -205,7 +205,7 @@ def test_killed_parent_stops_its_command(tmp_path, call):
 def test_command_of_ended_parent_does_not_start(tmp_path):
     mark = tmp_path / "mark"
     program = [sys.executable, "-c", f"open({str(mark)!r}, 'w')"]
-    start = [sys.executable, "-c", execution._WITH_PARENT, str(os.getppid()), *program]
+    start = [sys.executable, "-c", stoppable_command._WITH_PARENT, str(os.getppid()), *program]
     assert subprocess.run(start).returncode == 128 + signal.SIGTERM
     assert not mark.exists()
 

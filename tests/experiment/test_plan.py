@@ -10,8 +10,7 @@ import pytest
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import as_mapping, from_mapping
-from alibi_fairseq.experiment.data_facts import DataFacts
-from alibi_fairseq.experiment.plan import Plan, plan
+from alibi_fairseq.experiment.plan import DataFacts, Plan, plan
 from alibi_fairseq.experiment.rate_choice import TrialResult
 
 FOLDER = Path("nowhere")

@@ -73,3 +73,28 @@ def test_training_does_not_wait_for_later_evaluations():
     scheduler.run_all(items, [Slot({"CUDA_VISIBLE_DEVICES": "0,1"})])
     devices = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in order]
     assert devices == ["0", "0,1", "0"]
+
+
+def test_single_gpus_are_taken_from_as_few_slots_as_possible():
+    slots = [Slot({"CUDA_VISIBLE_DEVICES": "0,1"}), Slot({"CUDA_VISIBLE_DEVICES": "2,3"})]
+    pool = scheduler._SlotPool(slots)
+    first = pool.take(one_gpu=True)
+    second = pool.take(one_gpu=True)
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for _, slot in (first, second)] == ["0", "1"]
+    whole = pool.take(one_gpu=False)
+    assert whole == (1, slots[1])
+    assert pool.take(one_gpu=True) is None
+    pool.give_back(*second)
+    assert pool.take(one_gpu=False) is None  # the other GPU is still in use
+    pool.give_back(*first)
+    assert pool.take(one_gpu=False) == (0, slots[0])
+
+
+def test_slots_on_cpu_are_not_divided():
+    slots = [Slot({"OMP_NUM_THREADS": "2"})]
+    pool = scheduler._SlotPool(slots)
+    taken = pool.take(one_gpu=True)
+    assert taken == (0, slots[0])
+    assert pool.take(one_gpu=False) is None
+    pool.give_back(*taken)
+    assert pool.take(one_gpu=False) == taken

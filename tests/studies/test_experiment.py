@@ -19,7 +19,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split_identity import SplitIdentity
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.config_files import from_mapping, load_config
-from alibi_fairseq.experiment.data_facts import DataFacts
+from alibi_fairseq.experiment.plan import DataFacts
 from alibi_fairseq.experiment.runner import execute_experiment, make_work_items
 from alibi_fairseq.experiment.values import at_length, tokens_at
 from alibi_fairseq.plugin import training_series

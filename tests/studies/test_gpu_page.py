@@ -11,7 +11,7 @@ from test_small_models_pages import record_divergence
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment.config_files import load_config
-from alibi_fairseq.experiment.evaluations import plan_sweeps
+from alibi_fairseq.experiment.planned_evaluations import plan_sweeps
 from studies.__main__ import main
 from studies.config import StudyConfig
 
