@@ -8,7 +8,7 @@ To follow it in the code, read in this order:
    ``gpu/hour.yaml``, an example
 2. ``__main__.py``: the command. ``config.py`` has the keys of the YAML file.
 3. ``experiment.py``: training and evaluation, on the data that ``corpora/`` prepares.
-   ``model_folder.py`` keeps the results.
+   ``model_folder.py`` keeps the results, and ``planned_series.py`` says how a run will train.
 4. ``analysis/``: what is computed from the results
 5. ``page.py`` and its template ``page.md``: the page, made of ``sections/``
 

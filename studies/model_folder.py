@@ -10,17 +10,17 @@ from pathlib import Path
 
 from alibi_fairseq.completion_marker import check_settings
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.sweep import WeightsIdentity
 from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.experiment.schema import Model
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results, load, load_training, merge, save
 from alibi_fairseq.results.file_names import TRAINING_FILE
-from alibi_fairseq.results.result import Result, Wanted, missing
-from alibi_fairseq.results.series import Reading
+from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical
 
 from .analysis.study_results import EVALUATION_FILE
+from .planned_series import planned_series
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,16 @@ class ModelFolder:
     def holds(self, run: Run) -> bool:
         """Return True if no result of the run is missing."""
         known = self._known()
-        return bool(known) and not missing(self._wanted(run), known)
+        if not known:
+            return False
+        last = known[-1]
+        if last.series != _planned_series(run) or last.seed != self.model.seed:
+            return False
+        if last.status:  # the training diverged
+            return True
+        if last.updates != run.updates:
+            return False
+        return all(step.is_measured(known, checkpoint_sha256=None) for step in run.eval_steps)
 
     def check(self, run: Run) -> None:
         """Refuse results of the same name that were made with other settings.
@@ -52,7 +61,7 @@ class ModelFolder:
             return
         advice = "Choose another --results, or move that folder away."
         existing = canonical(known[-1].series.settings)
-        settings = canonical(run.planned_series().settings)
+        settings = canonical(_planned_series(run).settings)
         if run.after:  # until then, its learning rate is not known
             for each in (existing, settings):
                 each.pop("optimization.lr", None)
@@ -60,7 +69,7 @@ class ModelFolder:
             existing["updates"] = known[-1].updates
             settings["updates"] = run.updates
         check_settings(existing, settings, f"{self.folder} has a model that was trained", advice)
-        texts = {want.case.text for want in self._wanted(run)}
+        texts = {case.text for step in run.eval_steps for case in step.sweep().cases}
         for result in known:
             if result.case.kind == "text" and result.case.text not in texts:
                 raise UserInputError(
@@ -82,20 +91,12 @@ class ModelFolder:
         save(self._read_training(run), self.folder / TRAINING_FILE)
 
     def _known(self) -> list[Result]:
-        """Return the results that are kept; none of an unfinished model."""
+        """Return the results that are kept, the last validation last; none if unfinished."""
         results: list[Result] = []
         if (self.folder / TRAINING_FILE).is_file():
             for path in sorted(self.folder.glob("*.json")):
                 results += load(path).results
         return results
-
-    def _wanted(self, run: Run) -> list[Wanted]:
-        """Return the results that the run should have."""
-        weights = WeightsIdentity(run.planned_series(), self.model.seed, run.updates)
-        wanted: list[Wanted] = []
-        for step in run.eval_steps:
-            wanted += step.wanted(weights)
-        return wanted
 
     def _read_training(self, run: Run) -> Results:
         """Return the validations of a training, and whether it diverged."""
@@ -109,10 +110,15 @@ class ModelFolder:
         if run.diverged and not any(result.status for result in results):
             length = self.model.train_length
             case = Case("validation", None, "valid", length, length, corpus=self.model.corpus.name)
-            series = run.planned_series()
+            series = _planned_series(run)
             end = Result(series, Reading(None), self.model.seed, case, None, status="diverged")
             results.append(end)
         return replace(training, results=results)
+
+
+def _planned_series(run: Run) -> Series:
+    """Return the series that the training will record on one process. Requires the data."""
+    return planned_series(run.data, run.flags, run.plugin)
 
 
 def _on_corpus(result: Result, name: str) -> Result:

@@ -25,7 +25,6 @@ from alibi_fairseq.evaluation.sweep import Sweep, WeightsIdentity
 from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.experiment.stopping import Stopped
 from alibi_fairseq.files import sha256_file
-from alibi_fairseq.plugin.training_series import planned_series
 from alibi_fairseq.positions.plugin_sources import plugin_sha256
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import data_sha256
@@ -34,6 +33,7 @@ from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result, replaces
 from alibi_fairseq.results.series import Reading
 from alibi_fairseq.results.values import Cost, TextValues
+from studies.planned_series import planned_series
 
 #: Flags of a model that trains in a moment.
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"

@@ -18,10 +18,10 @@ from tqdm import tqdm
 
 from ..completion_marker import CompletionMarker
 from ..evaluation.config import SweepConfig
-from ..evaluation.sweep import Sweep, WeightsIdentity, of_checkpoint
+from ..evaluation.sweep import Sweep, of_checkpoint
 from ..reporting import markdown
 from ..results.file import Results, load
-from ..results.result import Result, Wanted
+from ..results.result import Result
 from ..results.values import ProbeValues, TextValues
 from .child_process import ALIBI, ChildProcess
 from .slots import Slot
@@ -78,9 +78,7 @@ class EvalStep:
         """True if each case has its result of the checkpoint and the data."""
         if self.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
-        sweep = self.sweep()
-        known = self._of_checkpoint(load(self.results_path))
-        return len(sweep.find(known)) == len(sweep.cases)
+        return self.is_measured(load(self.results_path).results, self.checkpoint_sha256)
 
     def execute(self, run_name: str, slot: Slot) -> None:
         """Evaluate the checkpoint.
@@ -96,20 +94,22 @@ class EvalStep:
         """Return what the evaluation measures. Requires prepared data."""
         return Sweep.of_data(self.config, self.data)
 
-    def wanted(self, weights: WeightsIdentity) -> list[Wanted]:
-        """Return the results that the step should have."""
-        sweep = self.sweep()
-        return [sweep.wanted(case, weights) for case in sweep.cases]
+    def is_measured(self, results: Iterable[Result], checkpoint_sha256: str | None) -> bool:
+        """Return True if results have each case of the checkpoint.
 
-    def _of_checkpoint(self, file: Results) -> list[Result]:
-        """Return the results of the checkpoint in a file."""
-        return of_checkpoint(file.results, self.checkpoint, self.checkpoint_sha256)
+        Args:
+            checkpoint_sha256: hash of the checkpoint; None if the run's folder is gone.
+        """
+        sweep = self.sweep()
+        known = of_checkpoint(results, self.checkpoint, checkpoint_sha256)
+        return len(sweep.find(known)) == len(sweep.cases)
 
     def load_results(self) -> Results:
         """Return the results of the step only, from its results file, with its variant."""
         file = load(self.results_path)
+        known = of_checkpoint(file.results, self.checkpoint, self.checkpoint_sha256)
         results = []
-        for result in self.sweep().find(self._of_checkpoint(file)).values():
+        for result in self.sweep().find(known).values():
             reading = replace(result.reading, variant=self.variant)
             results.append(replace(result, reading=reading))
         return replace(file, results=results)

@@ -31,7 +31,6 @@ from ..errors import UserInputError
 from ..positions.plugin_sources import check_unedited, plugin_sha256
 from ..results.file import load_training
 from ..results.file_names import TRAINING_FILE
-from ..results.series import Series
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
 from .rate_choice import Choice
@@ -95,12 +94,6 @@ class Run:
     def plugin(self) -> str | None:
         """Hash of the plugins of the position methods; None without any."""
         return plugin_sha256(self.methods)
-
-    def planned_series(self) -> Series:
-        """Return the series that the training will record on one process. Requires the data."""
-        from ..plugin.training_series import planned_series  # imports fairseq
-
-        return planned_series(self.data, self.flags, self.plugin)
 
     def unfinished_commands(self) -> list[ChildProcess]:
         """Return the commands that are left to train and evaluate the model, in order."""

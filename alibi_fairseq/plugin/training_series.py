@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import threading
-import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ..errors import UserInputError
 from ..files import sha256_file
@@ -34,38 +27,24 @@ def series_of_training(trainer, plugin: str | None, saved: dict | None) -> Serie
             of an earlier release.
     """
     cfg = trainer.cfg
-    settings = collect_settings(cfg, trainer.data_parallel_world_size, _data_hashes(cfg), plugin)
+    series = series_from_start(cfg, trainer.data_parallel_world_size, plugin)
+    if saved is not None:
+        before = read_series(saved, "the checkpoint")
+        series = before.resumed(trainer.get_num_updates(), series.settings)
     facts = describe_model(cfg, trainer.model, len(trainer.task.source_dictionary))
-    if saved is None:
-        return Series(settings, start=_hash_start(cfg), facts=facts)
-    before = read_series(saved, "the checkpoint")
-    return replace(before.resumed(trainer.get_num_updates(), settings), facts=facts)
+    return replace(series, facts=facts)
 
 
-def planned_series(data: str, flags: Sequence[str], plugin: str | None = None) -> Series:
-    """Return the series that a training run on one process will have, without its facts.
+def series_from_start(cfg: Any, processes: int, plugin: str | None) -> Series:
+    """Return the series of a training run that has never been resumed, without its facts.
 
     Args:
-        data: fairseq's data argument.
-        flags: options of ``fairseq-train``.
+        cfg: fairseq's configuration of the training run.
+        processes: number of processes.
         plugin: hash of the plugin of the position method, or None.
     """
-    with _HYDRA:
-        cfg = _parse_config(data, tuple(flags))
-    return Series(collect_settings(cfg, 1, _data_hashes(cfg), plugin), start=_hash_start(cfg))
-
-
-#: Held while hydra works, because it keeps its state in the process.
-_HYDRA = threading.Lock()
-
-
-@functools.cache
-def _parse_config(data: str, flags: tuple[str, ...]) -> Any:
-    """Return fairseq's configuration of a training run, for which hydra takes 0.3 seconds."""
-    arguments = options.parse_args_and_arch(options.get_training_parser(), [data, *flags])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # hydra's advice to the authors of fairseq
-        return convert_namespace_to_omegaconf(arguments)
+    settings = collect_settings(cfg, processes, _data_hashes(cfg), plugin)
+    return Series(settings, start=_hash_start(cfg))
 
 
 def _data_hashes(cfg: Any) -> DataHashes | None:

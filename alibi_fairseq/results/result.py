@@ -11,8 +11,8 @@ averaged as seeds?     all but the seeds, which are known and differ  :func:`gro
 in one row?            also not the case                              :class:`RowKey`
 measured twice?        identity and checkpoint                        :func:`distinct`
 of the same weights?   series, seed, and checkpoint                   :func:`identify_checkpoint`
-already known?         identity, and the details, document            :func:`is_wanted`,
-                       boundaries, and checkpoint that are wanted     :func:`missing`
+already known?         identity, and the details, document            :func:`is_wanted`
+                       boundaries, and checkpoint that are wanted
 replaced in its file?  identity, and the checkpoint or its path       :func:`replaces`
 =====================  =============================================  ===========================
 """
@@ -187,27 +187,6 @@ class Wanted:
     def identity(self) -> Identity:
         """What is measured of which model."""
         return Identity(self.series, self.reading, self.seed, self.case)
-
-
-def missing(wanted: Iterable[Wanted], known: Iterable[Result]) -> list[Wanted]:
-    """Return the results that are wanted and not known (:func:`is_wanted`).
-
-    A training that diverged has no more results.
-    """
-    diverged = set()
-    by_identity: dict[Identity, list[Result]] = defaultdict(list)
-    for result in known:
-        if result.status == "diverged":
-            diverged.add((result.series, result.seed))
-        else:
-            by_identity[result.identity].append(result)
-    left = []
-    for want in wanted:
-        if (want.series, want.seed) in diverged:
-            continue
-        if not any(is_wanted(result, want) for result in by_identity[want.identity]):
-            left.append(want)
-    return left
 
 
 def is_wanted(result: Result, want: Wanted) -> bool:

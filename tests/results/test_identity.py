@@ -16,7 +16,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.reporting.texts import identify_raw_text
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import DataHashes
-from alibi_fairseq.results.result import Result, Wanted, group_seeds, missing, replaces
+from alibi_fairseq.results.result import Result, Wanted, group_seeds, is_wanted, replaces
 from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical, selection
 from alibi_fairseq.results.training_settings import collect_settings
@@ -68,7 +68,7 @@ def check(first: Result, second: Result, averaged: bool) -> None:
     )
     # What the first run has is wanted of the second one.
     wanted = Wanted(second.series, 1, second.reading, second.case)
-    assert missing([wanted], [replace(first, seed=1)]) == ([] if averaged else [wanted])
+    assert is_wanted(replace(first, seed=1), wanted) == averaged
 
 
 COUNTS = {
@@ -444,11 +444,11 @@ def test_details_that_are_added_are_missing():
     series = Series(settings_with())
     wanted = Wanted(series, 1, READING, CASE, frozenset({"documents"}))
     without = result_of(series)
-    assert missing([wanted], [without]) == [wanted]
+    assert not is_wanted(without, wanted)
     values = TextValues(3.0, document_tokens=(4, 5), document_bits=(12.0, 15.0))
-    assert missing([wanted], [replace(without, values=values)]) == []
+    assert is_wanted(replace(without, values=values), wanted)
     both = replace(wanted, details=frozenset({"documents", "positions"}))
-    assert missing([both], [replace(without, values=values)]) == [both]
+    assert not is_wanted(replace(without, values=values), both)
 
 
 def test_losses_of_other_documents_are_missing():
@@ -456,10 +456,10 @@ def test_losses_of_other_documents_are_missing():
     wanted = Wanted(series, 1, READING, CASE, frozenset({"documents"}), documents="2" * 64)
     values = TextValues(3.0, documents="1" * 64, document_tokens=(4, 5), document_bits=(12.0, 15.0))
     other = replace(result_of(series), values=values)
-    assert missing([wanted], [other]) == [wanted]
+    assert not is_wanted(other, wanted)
     same = replace(other, values=replace(values, documents="2" * 64))
-    assert missing([wanted], [other, same]) == []
-    assert missing([replace(wanted, documents=None)], [other]) == []
+    assert is_wanted(same, wanted)
+    assert is_wanted(other, replace(wanted, documents=None))
 
 
 def test_new_result_replaces_that_of_its_identity():
@@ -483,9 +483,9 @@ def test_checkpoint_of_the_folder_decides():
     series = Series(settings_with())
     known = result_of(series)
     wanted = Wanted(series, 1, READING, CASE, checkpoint_sha256=known.checkpoint_sha256)
-    assert missing([wanted], [known]) == []
+    assert is_wanted(known, wanted)
     trained_again = replace(wanted, checkpoint_sha256="f" * 64)
-    assert missing([trained_again], [known]) == [trained_again]
+    assert not is_wanted(known, trained_again)
 
 
 def test_exactly_the_affected_work_is_missing():
@@ -500,15 +500,14 @@ def test_exactly_the_affected_work_is_missing():
         for seed in (1, 2, 3):
             for case in (CASE, longer):
                 wanted.append(Wanted(each, seed, READING, case))
-    left = missing(wanted, known)
+    left = [want for want in wanted if not any(is_wanted(result, want) for result in known)]
     assert len(left) == len(wanted) - 2
     for want in left:
         assert want.series == other or want.seed == 3 or want.case == longer
 
 
-def test_diverged_training_is_done_and_its_other_seed_is_not():
+def test_diverged_training_has_no_other_results():
     series = Series(settings_with())
     diverged = replace(result_of(series), values=None, status="diverged")
-    wanted = [Wanted(series, seed, READING, CASE) for seed in (1, 2)]
-    assert missing(wanted, [diverged]) == wanted[1:]
+    assert not is_wanted(diverged, Wanted(series, 1, READING, CASE))
     assert group_seeds([diverged]) == {}

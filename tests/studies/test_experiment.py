@@ -35,6 +35,7 @@ from studies.analysis.study_results import FinishedModel, StudyResults
 from studies.config import StudyConfig
 from studies.corpora.excerpt import documents_in
 from studies.experiment import Study
+from studies.planned_series import planned_series
 
 STUDIES = Path(__file__).parents[2] / "studies"
 RESULTS = STUDIES.with_name("results")
@@ -290,7 +291,7 @@ def test_settings_of_models_outside_pattern_are_checked(
     config = load_config("study.yaml", StudyConfig)
     study = Study(config, texts, Path("work"), results, no_page, pattern="*-seed2")
     (other,) = replace(study, pattern="tales-alibi-16-seed1").plan().runs
-    settings = dict(other.planned_series().settings)
+    settings = dict(planned_series(other.data, other.flags).settings)
     series = Series({**settings, **changed})
     case = Case("validation", "a" * 64, "valid", 16, 16)
     validation = Result(series, Reading(4), 1, case, TextValues(4.0), updates=updates)
