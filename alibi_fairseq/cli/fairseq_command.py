@@ -46,8 +46,9 @@ class OwnTrainingOptions:
 def run(command: str, arguments: list[str]) -> int:
     """Run ``fairseq-COMMAND`` in this process with the given arguments; return the exit code.
 
-    fairseq takes one ``--user-dir``. A plugin given there imports this package, which registers our
-    models. ``train --recipe`` starts processes for a recipe instead.
+    Importing fairseq registers our models (``registration.py``), and applies the workarounds and
+    hooks in ``plugin/patches/``. fairseq takes one ``--user-dir``: this package, or a plugin, which
+    imports it. ``train --recipe`` starts processes for a recipe instead.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     if command == "train" and "--recipe" in names:

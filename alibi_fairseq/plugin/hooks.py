@@ -18,6 +18,9 @@ from .training_record import TrainingRecord
 class TrainingHooks:
     """Replacements for methods of a trainer and its task.
 
+    :mod:`.patches.install_hooks` makes them when the checkpoint is loaded, after
+    :func:`.start_record` has read the record in it. The hooks then fill that record.
+
     Args:
         trainer: fairseq's trainer before its first update.
         epochs: fairseq's iterator over the batches of the epoch to train next.

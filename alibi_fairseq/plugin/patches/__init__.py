@@ -3,7 +3,7 @@
 Each is one function whose docstring names the upstream issue. Importing its module puts it in
 place, and :mod:`.apply` imports all of them when this package registers with fairseq. Unless its
 docstring says otherwise, it is needed with both releases that ``setup.py`` allows.
-:mod:`.training_loop` also calls the additions of :mod:`..hooks`.
+:mod:`.install_hooks` also adds :mod:`..hooks` to fairseq's training loop.
 """
 
 from __future__ import annotations

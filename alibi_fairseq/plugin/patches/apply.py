@@ -8,9 +8,9 @@ from . import (  # noqa: F401
     datasets,
     distributed,
     gradient_overflow,
+    install_hooks,
     libraries,
     resumed_training,
     safe_loading,
     startup,
-    training_loop,
 )

@@ -1,4 +1,4 @@
-"""Hooks that call this package's checks and additions from fairseq's commands and training loop."""
+"""Calls of this package's checks and hooks from fairseq's commands and training loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     """Add the training record and the response to signals to fairseq's training loop.
 
     Loading the checkpoint is the last call before the loop that is given the trainer. fairseq's
-    loop handles no signals, so that a run that a cluster ends loses the updates after its last
+    loop handles no signals, so a run that a cluster ends loses the updates after its last
     checkpoint (not reported upstream).
     """
     if trainer.data_parallel_rank == 0 and cfg.restore_file == startup.DEFAULT_RESTORE_FILE:
