@@ -148,30 +148,31 @@ class Eval(CliCommand):
         print(evaluation_notes(results), end="")
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 
-    def _check_probe(self) -> None:
-        """Check that no option is set that has no meaning for a probe.
-
-        Raises:
-            UserInputError: an option requires a text.
-        """
-        is_given = {
-            "--strides": self.config.strides != SweepConfig.strides,
-            "--subset": self.config.splits != SweepConfig.splits,
-            "--per-document": self.config.per_document is not None,
-            "--score-from": self.config.score_from is not None,
-            "--score-to": self.config.score_to is not None,
-            "--by-position": self.by_position,
-            "--effective-context": self.effective_context is not None,
-        }
-        for flag, given in is_given.items():
-            if given:
-                raise UserInputError(
-                    f"{flag} has no effect on '{first_folder(self.data[0])}', which is the data of "
-                    f"a probe. Remove {flag}."
-                )
-
     def _evaluate_checkpoints(self) -> list[Result]:
         """Evaluate fairseq checkpoints on a data folder."""
+        self._check_checkpoints()
+        from ..evaluation.measurement import run_sweep  # imports fairseq
+
+        return run_sweep(first_folder(self.data[0]), self.checkpoints, self.config, self.out)
+
+    def _evaluate_folders(self) -> list[Result]:
+        """Evaluate folders of Hugging Face models on text files, offline."""
+        texts = [Path(name) for name in self.data]
+        for text in texts:
+            open_input(text).close()
+        os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+        # imports transformers
+        from ..huggingface.evaluation import FolderOptions, evaluate_folders
+
+        options = FolderOptions(self.trust_remote_code, self.bos_per_window)
+        return evaluate_folders(texts, self.checkpoints, self.config, self.out, options)
+
+    def _check_checkpoints(self) -> None:
+        """Check that there are fairseq checkpoints, a data folder, and no options for others.
+
+        Raises:
+            UserInputError: a path or an option is wrong.
+        """
         for checkpoint in self.checkpoints:
             if not checkpoint.exists() and checkpoint.suffix != ".pt":
                 raise UserInputError(
@@ -202,18 +203,25 @@ class Eval(CliCommand):
                 "--bos-per-window and --trust-remote-code have no effect on fairseq checkpoints. "
                 "Remove them."
             )
-        from ..evaluation.measurement import run_sweep  # imports fairseq
 
-        return run_sweep(data, self.checkpoints, self.config, self.out)
+    def _check_probe(self) -> None:
+        """Check that no option is set that has no meaning for a probe.
 
-    def _evaluate_folders(self) -> list[Result]:
-        """Evaluate folders of Hugging Face models on text files, offline."""
-        texts = [Path(name) for name in self.data]
-        for text in texts:
-            open_input(text).close()
-        os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
-        # imports transformers
-        from ..huggingface.evaluation import FolderOptions, evaluate_folders
-
-        options = FolderOptions(self.trust_remote_code, self.bos_per_window)
-        return evaluate_folders(texts, self.checkpoints, self.config, self.out, options)
+        Raises:
+            UserInputError: an option requires a text.
+        """
+        is_given = {
+            "--strides": self.config.strides != SweepConfig.strides,
+            "--subset": self.config.splits != SweepConfig.splits,
+            "--per-document": self.config.per_document is not None,
+            "--score-from": self.config.score_from is not None,
+            "--score-to": self.config.score_to is not None,
+            "--by-position": self.by_position,
+            "--effective-context": self.effective_context is not None,
+        }
+        for flag, given in is_given.items():
+            if given:
+                raise UserInputError(
+                    f"{flag} has no effect on '{first_folder(self.data[0])}', which is the data of "
+                    f"a probe. Remove {flag}."
+                )

@@ -12,34 +12,30 @@ from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
-from fairseq.data import Dictionary
-from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.utils import safe_getattr
-from omegaconf import open_dict
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ..errors import UserInputError
 from ..files import sha256_file
-from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder, State
 from ..models.description import describe_model, recorded_train_length
 from ..models.output_projection import OutputProjection
 from ..plugin.chunked_losses import adaptive_cross_entropy, find_clusters, find_excluded_targets
 from ..plugin.linear_cross_entropy import linear_cross_entropy
 from ..plugin.loading import check_ties
-from ..plugin.option_validation import check_options
-from ..positions import MethodSpec, all_options
+from ..positions import MethodSpec
 from ..positions.learned import Learned
 from ..positions.plugin_sources import plugin_sha256
-from ..results.data_hashes import DICTIONARY_KEY, dictionary_digest
+from ..results.data_hashes import check_dictionary
 from ..results.file import load_training
 from ..results.file_names import BEST_CHECKPOINT
 from ..results.series import SERIES_KEY, Series, read_series
 from ..results.training_settings import settings_of_weights
-from .config import find_dtype
+from .device import find_dtype
 from .option_types import Precision
+from .overrides import apply_overrides
 from .scoring import Scorer
 from .sweep import WeightsIdentity
 
@@ -76,41 +72,6 @@ class LoadedModel:
     max_length: int
     shares_start: bool
     bytes_per_input: int
-
-    @property
-    def attends_within_documents(self) -> bool:
-        """True if a token attends only to its own document, as with ``--block-diagonal``."""
-        return getattr(self.decoder, "block_diagonal", "none") != "none"
-
-    def check_length(self, length: int) -> None:
-        """Check that the positions of the model allow windows of a length.
-
-        Raises:
-            UserInputError: the length is larger than ``max_length``.
-        """
-        if length > self.max_length:
-            advice = "Reduce --lengths."
-            if is_learned_table(self.decoder):
-                advice = (
-                    "Reduce --lengths, or reuse the last position with --model-overrides "
-                    "'{\"clamp_learned_positions\": true}'."
-                )
-            raise UserInputError(
-                f"'{self.path}' supports windows of at most {self.max_length} "
-                f"tokens, not {length}, because of its positions "
-                f"({self.method.label}). {advice}"
-            )
-
-    def check_stride(self, length: int, stride: int) -> None:
-        """Check that windows do not overlap if each hands its state to the next.
-
-        Raises:
-            UserInputError: they do.
-        """
-        if self.memory_length and stride < length:
-            raise UserInputError(
-                f"'{self.path}' uses memory, which requires in-order windows. Pass --strides full."
-            )
 
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
         """Return the number of windows to compute at once.
@@ -162,21 +123,40 @@ class LoadedModel:
         features, _ = self.decoder.extract_features(tokens, encoder_out=None)
         return features[:, -last:], None
 
+    @property
+    def attends_within_documents(self) -> bool:
+        """True if a token attends only to its own document, as with ``--block-diagonal``."""
+        return getattr(self.decoder, "block_diagonal", "none") != "none"
 
-def find_max_length(model: Any) -> int:
-    """Return the longest window that a fairseq model takes."""
-    decoder = model.decoder
-    # Positions of --block-diagonal begin again in each document, so a window may be longer.
-    if is_learned_table(decoder) and decoder.block_diagonal == "none":
-        positions = decoder.embed_positions
-        if not positions.options.clamp_learned_positions:
-            return positions.config.train_length
-    return model.max_positions()
+    def check_length(self, length: int) -> None:
+        """Check that the positions of the model allow windows of a length.
 
+        Raises:
+            UserInputError: the length is larger than ``max_length``.
+        """
+        if length > self.max_length:
+            advice = "Reduce --lengths."
+            if is_learned_table(self.decoder):
+                advice = (
+                    "Reduce --lengths, or reuse the last position with --model-overrides "
+                    "'{\"clamp_learned_positions\": true}'."
+                )
+            raise UserInputError(
+                f"'{self.path}' supports windows of at most {self.max_length} "
+                f"tokens, not {length}, because of its positions "
+                f"({self.method.label}). {advice}"
+            )
 
-def is_learned_table(decoder: Any) -> bool:
-    """Return True if one of our decoders has the position method ``learned``."""
-    return isinstance(getattr(decoder, "embed_positions", None), Learned)
+    def check_stride(self, length: int, stride: int) -> None:
+        """Check that windows do not overlap if each hands its state to the next.
+
+        Raises:
+            UserInputError: they do.
+        """
+        if self.memory_length and stride < length:
+            raise UserInputError(
+                f"'{self.path}' uses memory, which requires in-order windows. Pass --strides full."
+            )
 
 
 def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
@@ -245,10 +225,6 @@ def load_checkpoint(
     history = state.get("optimizer_history") or [{}]
     updates = int(history[-1].get("num_updates", 0))
     model = model.to(device=device, dtype=find_dtype(precision)).eval()
-    width = safe_getattr(cfg.model, "decoder_embed_dim", 512)
-    inner = safe_getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
-    if safe_getattr(cfg.model, "ffn", "mlp") == "swiglu":
-        inner *= 2  # the gate and the values
     method = MethodSpec.from_options(cfg.model)
     series = recorded_series(state, path)
     if series is None:
@@ -263,18 +239,17 @@ def load_checkpoint(
         at="best" if path.name == BEST_CHECKPOINT else updates,
         updates=updates,
     )
+    positions = model.decoder.embed_positions
     return LoadedModel(
         decoder=model.decoder,
         path=path,
         weights=weights,
         method=method,
-        memory_length=getattr(model.decoder.embed_positions, "memory_length", 0) or 0,
+        memory_length=getattr(positions, "memory_length", 0) or 0,
         max_length=find_max_length(model),
         # fairseq's own position embeddings do not depend on the number of keys.
-        shares_start=not getattr(model.decoder.embed_positions, "depends_on_key_count", False),
-        # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
-        # before and after its activation.
-        bytes_per_input=(10 * width + 2 * inner) * find_dtype(precision).itemsize,
+        shares_start=not getattr(positions, "depends_on_key_count", False),
+        bytes_per_input=values_per_input(cfg.model) * find_dtype(precision).itemsize,
     )
 
 
@@ -289,58 +264,32 @@ def recorded_series(state: dict, path: Path) -> Series | None:
         return None
 
 
-def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
-    """Replace options in the configuration of a checkpoint, and validate the result.
-
-    fairseq applies overrides before a checkpoint is validated, so their errors would be blamed on
-    the checkpoint. It also ignores options that are newer than the checkpoint.
-
-    Args:
-        state: contents of the checkpoint, which are changed.
-        overrides: values by name of the option.
-        path: path of the checkpoint, for messages.
-
-    Raises:
-        UserInputError: an override is not a model option, or has an unsafe value.
-    """
-    cfg = state.get("cfg") or {}
-    model = cfg.get("model") or {}
-    ours: set[str] = set()
-    if "position_method" in model:  # one of our models, whose checkpoint may lack newer options
-        ours = {*AlibiLanguageModelConfig.__dataclass_fields__, *all_options()}
-    for name, value in overrides.items():
-        is_option = name in model or name in ours
-        if not is_option or name in ("_name", "arch"):
-            raise UserInputError(
-                f"--model-overrides: the checkpoint's model has no option '{name}'. Correct the "
-                "name, or remove the override."
-            )
-        with open_dict(cfg):
-            model[name] = value
-    overwrite_args_by_name(cfg, overrides)  # also options of these names in other groups
-    check_options(cfg, f"{path} with --model-overrides")
+def find_max_length(model: Any) -> int:
+    """Return the longest window that a fairseq model takes."""
+    decoder = model.decoder
+    # Positions of --block-diagonal begin again in each document, so a window may be longer.
+    if is_learned_table(decoder) and decoder.block_diagonal == "none":
+        positions = decoder.embed_positions
+        if not positions.options.clamp_learned_positions:
+            return positions.config.train_length
+    return model.max_positions()
 
 
-def check_dictionary(state: dict, path: Path, data: Path) -> None:
-    """Compare the dictionary next to a checkpoint with the data's if the checkpoint has no digest.
+def is_learned_table(decoder: Any) -> bool:
+    """Return True if one of our decoders has the position method ``learned``."""
+    return isinstance(getattr(decoder, "embed_positions", None), Learned)
 
-    Digests, and the size of the dictionary, are checked when the model is built and loaded.
+
+def values_per_input(options: Any) -> int:
+    """Return the estimated number of activations per input of a forward pass.
 
     Args:
-        state: contents of the checkpoint.
-        path: path of the checkpoint.
-        data: data folder of the evaluation.
-
-    Raises:
-        UserInputError: the dictionaries differ.
+        options: options of a fairseq model.
     """
-    reference = path.with_name("dict.txt")
-    if DICTIONARY_KEY in state.get("task_state", {}) or not reference.is_file():
-        return
-    training_dictionary = Dictionary.load(str(reference))
-    data_dictionary = Dictionary.load(str(data / "dict.txt"))
-    if dictionary_digest(training_dictionary) != dictionary_digest(data_dictionary):
-        raise UserInputError(
-            f"The data was binarized with a different dictionary than '{path}' was trained with. "
-            f"Preprocess the text with fairseq-preprocess --srcdict '{reference}'."
-        )
+    width = safe_getattr(options, "decoder_embed_dim", 512)
+    inner = safe_getattr(options, "decoder_ffn_embed_dim", 4 * width)
+    if safe_getattr(options, "ffn", "mlp") == "swiglu":
+        inner *= 2  # the gate and the values
+    # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer before
+    # and after its activation.
+    return 10 * width + 2 * inner

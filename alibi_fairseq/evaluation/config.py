@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from itertools import product
-from typing import TYPE_CHECKING
 
 from pydantic.dataclasses import dataclass
 
@@ -23,9 +22,6 @@ from .option_types import (
     TokenCount,
 )
 
-if TYPE_CHECKING:
-    import torch
-
 #: What finds the documents of a text, by name.
 DOCUMENT_BOUNDARIES: dict[DocumentBoundaries, str] = {
     "empty-lines": (
@@ -39,13 +35,6 @@ MEASUREMENT = "measurement"
 CHECKPOINTS = "only for fairseq checkpoints"
 COMPUTATION = "computation"
 _BOUNDARIES_HELP = "; ".join(f"{name}: {rule}" for name, rule in DOCUMENT_BOUNDARIES.items())
-
-
-def find_dtype(precision: Precision) -> torch.dtype:
-    """Return the type of weights and activations."""
-    import torch
-
-    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

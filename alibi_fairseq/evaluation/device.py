@@ -1,4 +1,4 @@
-"""Device on which models are evaluated."""
+"""Device on which models are evaluated, and the precision there."""
 
 from __future__ import annotations
 
@@ -31,3 +31,10 @@ def find_device(name: str) -> torch.device:
     if index >= counts.get(device.type, 0):
         raise ValueError(NO_DEVICE)
     return device
+
+
+def find_dtype(precision: str) -> torch.dtype:
+    """Return the type of weights and activations in ``fp32``, ``bf16``, or ``fp16``."""
+    import torch
+
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]

@@ -17,6 +17,7 @@ from ..data.probe_data import TEXT
 from ..files import sha256_if_present
 from ..results.data_folder import DOCUMENTS_FILE, DataFolder
 from ..results.data_hashes import data_sha256_if_present
+from .documents import find_document_starts
 
 if TYPE_CHECKING:
     from .split import Split
@@ -55,8 +56,6 @@ def identify_split(
     if sha256 is None or boundaries is None:
         return SplitIdentity(sha256)
     if split is not None:
-        from .split import find_document_starts
-
         starts: Sequence[int] = find_document_starts(DataFolder.open(folder), split, boundaries)
     else:
         listed_sha256 = sha256_if_present(folder / DOCUMENTS_FILE)
@@ -73,7 +72,7 @@ def _read_document_starts(
     opened = DataFolder.open(folder)
     starts = opened.document_starts.get(name)
     if starts is None:
-        from .split import find_document_starts, load_dictionary, load_split  # imports fairseq
+        from .split import load_dictionary, load_split  # imports fairseq
 
         split = load_split(opened, name, load_dictionary(folder))
         starts = find_document_starts(opened, split, boundaries)

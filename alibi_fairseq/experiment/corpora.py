@@ -13,6 +13,7 @@ from ..data.probe_data import prepare_probe
 from ..data.probes import MULTIPLES, PROBES
 from ..data.sources import check_output_folder
 from ..errors import UserInputError
+from ..evaluation.documents import one_document
 from ..files import sha256_if_present
 from ..machine import cores
 from ..results.data_folder import DataFolder
@@ -39,8 +40,6 @@ class TextWithDocuments(CustomTextBuilder):
         entries = super().write_normalized_text(work, workers)
         for split, path in self.split_files(work).items():
             if split in self.in_documents and not has_several_documents(path):
-                from ..evaluation.split import one_document  # imports fairseq
-
                 raise one_document("empty-lines", f"'{split}' of the text")
         return entries
 

@@ -22,8 +22,8 @@ from transformers import PreTrainedTokenizerBase
 from ..data.tokenization import UNKNOWN_PIECE
 from ..data.wikitext103 import ARTICLE_START
 from ..errors import UserInputError
+from ..evaluation.documents import one_document
 from ..evaluation.scoring import SplitTensors
-from ..evaluation.split import one_document
 from ..evaluation.text_size import TextSize
 from ..evaluation.windows import Span
 from ..files import open_input

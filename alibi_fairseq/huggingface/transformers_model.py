@@ -18,7 +18,7 @@ from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
-from ..evaluation.config import find_dtype
+from ..evaluation.device import find_dtype
 from ..evaluation.option_types import Precision
 from ..evaluation.scoring import Scorer
 from ..evaluation.sweep import WeightsIdentity

@@ -155,3 +155,26 @@ def bind_dictionary(task) -> None:
             "(fairseq-preprocess --srcdict)."
         )
     state.merge_state_dict({DICTIONARY_KEY: data_digest})
+
+
+def check_dictionary(state: dict, path: Path, data: Path) -> None:
+    """Compare the dictionary next to a checkpoint with the data's if the checkpoint has no hash.
+
+    Otherwise, :func:`bind_dictionary` compares them.
+
+    Args:
+        state: contents of the checkpoint.
+        path: path of the checkpoint.
+        data: data folder of the evaluation.
+
+    Raises:
+        UserInputError: the dictionaries differ.
+    """
+    reference = path.with_name("dict.txt")
+    if DICTIONARY_KEY in state.get("task_state", {}) or not reference.is_file():
+        return
+    if dictionary_sha256(reference) != dictionary_sha256(data):
+        raise UserInputError(
+            f"The data was binarized with a different dictionary than '{path}' was trained with. "
+            f"Preprocess the text with fairseq-preprocess --srcdict '{reference}'."
+        )

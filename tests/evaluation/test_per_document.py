@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.config import SweepConfig
-from alibi_fairseq.evaluation.split import Split, find_document_starts, load_dictionary, load_split
+from alibi_fairseq.evaluation.documents import find_document_starts
+from alibi_fairseq.evaluation.split import Split, load_dictionary, load_split
 from alibi_fairseq.evaluation.sweep import Sweep
 from alibi_fairseq.evaluation.text_size import TextSize
 from alibi_fairseq.evaluation.windows import plan_windows, select_spans, share_start

@@ -22,6 +22,7 @@ GLUE = {
     "registration",
     "plugin",
     "evaluation.checkpoint",
+    "evaluation.overrides",
     "evaluation.split",
     "data.binarization",
     "data.tokenization",

@@ -1,0 +1,45 @@
+"""Options of a checkpoint's model that an evaluation replaces (``--model-overrides``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairseq.dataclass.utils import overwrite_args_by_name
+from omegaconf import open_dict
+
+from ..errors import UserInputError
+from ..models.config import AlibiLanguageModelConfig
+from ..plugin.option_validation import check_options
+from ..positions import all_options
+
+
+def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
+    """Replace options in the configuration of a checkpoint, and validate the result.
+
+    fairseq applies overrides before a checkpoint is validated, so their errors would be blamed on
+    the checkpoint. It also ignores options that are newer than the checkpoint.
+
+    Args:
+        state: contents of the checkpoint, which are changed.
+        overrides: values by name of the option.
+        path: path of the checkpoint, for messages.
+
+    Raises:
+        UserInputError: an override is not a model option, or has an unsafe value.
+    """
+    cfg = state.get("cfg") or {}
+    model = cfg.get("model") or {}
+    ours: set[str] = set()
+    if "position_method" in model:  # one of our models, whose checkpoint may lack newer options
+        ours = {*AlibiLanguageModelConfig.__dataclass_fields__, *all_options()}
+    for name, value in overrides.items():
+        is_option = name in model or name in ours
+        if not is_option or name in ("_name", "arch"):
+            raise UserInputError(
+                f"--model-overrides: the checkpoint's model has no option '{name}'. Correct the "
+                "name, or remove the override."
+            )
+        with open_dict(cfg):
+            model[name] = value
+    overwrite_args_by_name(cfg, overrides)  # also options of these names in other groups
+    check_options(cfg, f"{path} with --model-overrides")
