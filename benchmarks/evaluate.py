@@ -113,11 +113,11 @@ class OurEvaluator:
         """Return the time of all windows except the first ``skipped``."""
         windows = share_start(plan_windows(len(self.split.tokens), length, stride)[skipped:])
         size = self.model.windows_per_batch(length, DEVICE, None)
-        stream = self.split.tensors(stride, DEVICE)
+        tensors = self.split.tensors(stride, DEVICE)
         span = Span(0, 0, len(self.split.tokens))
         start = time.perf_counter()
         batches = make_batches(windows, size)
-        sum_losses(self.model.scorer(), stream, batches, [span], LossByPosition())
+        sum_losses(self.model.scorer(), tensors, batches, [span], LossByPosition())
         return time.perf_counter() - start
 
 

@@ -143,7 +143,7 @@ def main() -> None:
             series = replace(result.series, label=f"{label}, {slopes}")
             results.append(replace(result, series=series))
     provenance = collect_provenance(
-        seconds=time.monotonic() - began, seed=SEED, data=data, subsets=["train", "valid"]
+        seconds=time.monotonic() - began, seed=SEED, data=data, splits=["train", "valid"]
     )
     save(Results(results, Provenance(**provenance)), args.out / "results.json")
     with atomic_write(args.out / "table.md") as stream:

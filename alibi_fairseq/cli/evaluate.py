@@ -22,7 +22,7 @@ from ..reporting.evaluation_output import (
     context_table,
     evaluation_notes,
     evaluation_table,
-    loss_by_position,
+    printed_position_tables,
 )
 from ..reporting.probes import accuracy_table
 from ..results.file import load
@@ -144,7 +144,7 @@ class Eval(CliCommand):
         if self.effective_context is not None:
             print(context_table(evaluated, self.effective_context, self.config.strides))
         if self.by_position:
-            print(loss_by_position(results))
+            print(printed_position_tables(results))
         print(evaluation_notes(results), end="")
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 

@@ -79,7 +79,7 @@ class Recall(CliCommand):
                 seconds=round(bar.format_dict["elapsed"], 1),
                 precision=self.precision,
                 data=folder.path,
-                subsets=[self.split],
+                splits=[self.split],
                 git=git,
             )
             content = {"format": "alibi_fairseq/recall", "version": 1, "split": self.split}

@@ -58,7 +58,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
             evaluator = TextEvaluator.of_folder(config, folder)
             splits = sorted(config.splits)
         provenance = collect_provenance(
-            seconds=0, precision=config.precision, data=folder.path, subsets=splits
+            seconds=0, precision=config.precision, data=folder.path, splits=splits
         )
         hashes = {path: sha256_file(path) for path in checkpoints}
         results = SweepResults(out, hashes, evaluator, provenance)

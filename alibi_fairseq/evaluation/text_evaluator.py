@@ -90,7 +90,8 @@ class TextEvaluator(Evaluator):
 
     def num_inputs(self, case: Case) -> int:
         num_tokens = len(self._splits[case.split].tokens)
-        windows = plan_windows(num_tokens, case.length, case.stride, self._streams(case.split))
+        spans = self._window_spans(case.split)
+        windows = plan_windows(num_tokens, case.length, case.stride, spans)
         return sum(window.length for window in share_start(windows))
 
     def check(self, model: LoadedModel, case: Case) -> None:
@@ -125,13 +126,13 @@ class TextEvaluator(Evaluator):
         """
         split = self._splits[case.split]
         spans = self._spans[case.split]
-        streams = self._streams(case.split, in_order=model.memory_length > 0)
+        window_spans = self._window_spans(case.split, in_order=model.memory_length > 0)
         windows = plan_windows(
-            len(split.tokens), case.length, case.stride, streams, model.memory_length
+            len(split.tokens), case.length, case.stride, window_spans, model.memory_length
         )
         longest_window = max(window.length for window in windows)
         min_context, mean_context = measure_context(windows)
-        repeated = find_same_windows(case, earlier, streams)
+        repeated = find_same_windows(case, earlier, window_spans)
         if repeated is not None:
             progress(self.num_inputs(case))
             assert isinstance(repeated.values, TextValues), "it is on a text"
@@ -178,8 +179,8 @@ class TextEvaluator(Evaluator):
         )
         return Measured(values, cost)
 
-    def _streams(self, split: str, in_order: bool = False) -> list[Span]:
-        """Return the streams of a split, in each of which windows start again.
+    def _window_spans(self, split: str, in_order: bool = False) -> list[Span]:
+        """Return the spans of a split in each of which windows start again.
 
         They are its documents if a range of each is scored, and else the whole split. It is also
         the whole split if a model with a memory must read all windows in order: ``sum_losses`` then
@@ -190,17 +191,17 @@ class TextEvaluator(Evaluator):
         return [Span(0, 0, len(self._splits[split].tokens))]
 
 
-def find_same_windows(case: Case, earlier: list[Result], streams: Sequence[Span]) -> Result | None:
+def find_same_windows(case: Case, earlier: list[Result], spans: Sequence[Span]) -> Result | None:
     """Return an earlier result of a model with the windows of a case, or None.
 
     Args:
         case: case on the text.
         earlier: results of the same checkpoint on the same text.
-        streams: as in :func:`.windows.plan_windows`.
+        spans: as in :func:`.windows.plan_windows`.
     """
-    requested = plan_key(case.length, case.stride, streams)
+    requested = plan_key(case.length, case.stride, spans)
     for result in earlier:
-        if plan_key(result.case.length, result.case.stride, streams) == requested:
+        if plan_key(result.case.length, result.case.stride, spans) == requested:
             return result
     return None
 

@@ -12,9 +12,8 @@ scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before the
 scores S tokens without context, windows grow until they have length L, and the remainder is a
 shorter window with the same L − S inputs of context. S = L is non-overlapping.
 
-Windows follow each other along a stream, and start again in the next one. The stream is the whole
-split. If only some tokens of each document are scored, each document is a stream of its own
-(:class:`Span`).
+Windows follow each other along a span of the split, and start again in the next one. Usually, the
+only span is the whole split. If a range of each document is scored, each document is a span.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Window(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Scored tokens ``first … stop - 1`` of a document, or of a split, that starts at ``begin``."""
+    """Document, or split, that starts at ``begin``, with its scored tokens ``first … stop - 1``."""
 
     begin: int
     first: int
@@ -114,7 +113,7 @@ def plan_windows(
     num_tokens: int,
     length: int,
     stride: int,
-    streams: Sequence[Span] | None = None,
+    spans: Sequence[Span] | None = None,
     memory_length: int = 0,
 ) -> list[Window]:
     """Plan windows that score each selected token exactly once.
@@ -123,15 +122,15 @@ def plan_windows(
         num_tokens: length of the split.
         length: maximum inputs L of a window.
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
-        streams: where windows start again, with the tokens to score; None for the whole split. No
-            window has inputs from before the start of its stream.
+        spans: where windows start again, with the tokens to score; None for the whole split. No
+            window has inputs from before the start of its span.
         memory_length: most inputs that the model remembers from the windows before. It must be 0 if
-            there are several streams or overlapping windows.
+            there are several spans or overlapping windows.
     """
     check_window(length, stride)
     unscored = length - stride
     windows = []
-    for begin, first, end in streams or [Span(0, 0, num_tokens)]:
+    for begin, first, end in spans or [Span(0, 0, num_tokens)]:
         for first_scored in range(first, end, stride):
             start = max(begin, first_scored - unscored)
             stop = min(first_scored + stride, end)
@@ -139,21 +138,20 @@ def plan_windows(
     return windows
 
 
-def plan_key(length: int, stride: int, streams: Sequence[Span]) -> tuple[int, int]:
-    """Return the length and stride that windows really have, as a key of :func:`plan_windows`.
+def plan_key(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
+    """Return a key that is the same if, and only if, :func:`plan_windows` returns the same windows.
 
-    Two lengths beyond the end of every stream have the same windows, and the same key; plans that
-    differ have different keys. The key consists of the most tokens that a window scores, and the
-    most inputs that it has before these.
+    Two lengths may have the same windows if both exceed the longest span. The key consists of the
+    most tokens that any window scores, and the most inputs that it has before these.
 
     Args:
         length: evaluation length in tokens.
         stride: tokens scored per window.
-        streams: as in :func:`plan_windows`.
+        spans: as in :func:`plan_windows`.
     """
     largest_stride = 0
     largest_unscored = 0
-    for begin, first, stop in streams:
+    for begin, first, stop in spans:
         num_scored = stop - first
         if num_scored <= 0:
             continue
@@ -165,7 +163,7 @@ def plan_key(length: int, stride: int, streams: Sequence[Span]) -> tuple[int, in
 
 
 def share_start(windows: list[Window]) -> list[Window]:
-    """Merge the windows at the start of each stream into one.
+    """Merge the windows at the start of each span into one.
 
     A causal model computes all their scores in one pass. This is wrong for a model whose scores
     depend on the number of inputs of the window.

@@ -275,7 +275,7 @@ class TrainingRecord:
                 precision=self._precision,
                 seed=self.cfg.common.seed,
                 data=self.cfg.task.data.split(":")[0],
-                subsets=self.cfg.dataset.valid_subset.split(","),
+                splits=self.cfg.dataset.valid_subset.split(","),
                 git=self._git,
             )
         self._provenance["date"] = utc_time()

@@ -101,15 +101,15 @@ def context_table(results: Sequence[Result], percent: float, strides: Sequence[i
             row = (str(result.checkpoint), case.split, str(stride))
             losses[row][case.length] = result.values.loss_bits
     rows = []
-    for (checkpoint, subset, stride), loss in losses.items():
+    for (checkpoint, split, stride), loss in losses.items():
         longest = max(loss)
         limit = loss[longest] * (1 + percent / 100)
         shortest_window = min(length for length in loss if loss[length] <= limit)
-        rows.append([short_path(checkpoint), subset, stride, str(shortest_window)])
+        rows.append([short_path(checkpoint), split, stride, str(shortest_window)])
     return markdown.table(["checkpoint", "split", "S", f"context within {percent:g}%"], rows)
 
 
-def loss_by_position(results: Sequence[Result]) -> str:
+def printed_position_tables(results: Sequence[Result]) -> str:
     """Return the tables of the loss by position, without conditions, or a note without any.
 
     :func:`evaluation_notes` states the conditions once for all tables.

@@ -55,11 +55,11 @@ class DataHashes(NamedTuple):
             train.append(sha256_file(folder / f"{train_subset}.bin"))
             train_lines.append(sha256_file(folder / f"{train_subset}.idx"))
         valid = {}
-        for subset in valid_subsets.split(","):
-            if any((folder / f"{subset}.bin").is_file() for folder in data_folders(data)):
-                digest = data_sha256(data, [subset])
+        for split in valid_subsets.split(","):
+            if any((folder / f"{split}.bin").is_file() for folder in data_folders(data)):
+                digest = data_sha256(data, [split])
                 assert digest is not None, "a split was given"
-                valid[subset] = digest
+                valid[split] = digest
         return cls(tuple(train), tuple(train_lines), dictionary_sha256(data), valid)
 
 

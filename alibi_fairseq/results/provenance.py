@@ -93,7 +93,7 @@ def collect_provenance(
     precision: str | None = "fp32",
     seed: int | None = None,
     data: str | os.PathLike | None = None,
-    subsets: Sequence[str] = (),
+    splits: Sequence[str] = (),
     command: list[str] | None = None,
     git: dict | None = None,
 ) -> dict:
@@ -103,8 +103,8 @@ def collect_provenance(
         seconds: duration of the work.
         precision: ``fp32``, ``bf16``, or ``fp16``.
         seed: random seed of the work.
-        data: fairseq's binary data folder. Its dictionary and the given ``subsets`` are hashed.
-        subsets: splits of ``data`` that were used.
+        data: fairseq's binary data folder. Its dictionary and the given ``splits`` are hashed.
+        splits: names of the splits of ``data`` that were used.
         command: command that was run (default: the command line of this process).
         git: :func:`git_state` when the work began. None: now, which is right for short work only,
             because the checkout can change in the meantime.
@@ -114,7 +114,7 @@ def collect_provenance(
     return {
         "command": shlex.join(command if command is not None else own_command()),
         **(git_state() if git is None else git),
-        "data_sha256": None if data is None else data_sha256(data, subsets),
+        "data_sha256": None if data is None else data_sha256(data, splits),
         "dictionary_sha256": None if data is None else dictionary_sha256(data),
         "versions": _versions(),
         "hardware": _hardware(),

@@ -86,10 +86,9 @@ class RowKey(NamedTuple):
     Attributes:
         series: how the models were trained.
         reading: which of their weights were read, and how.
-        run: number of the run among those with the same series, reading, and seed. A seed that was
-            trained twice has two runs, which are not averaged.
-        alone: seed and checkpoint of a result that can't be averaged, because its seed or its text
-            is unknown; else empty.
+        run: 0, except that a seed that was trained twice has runs 0 and 1, which are not averaged.
+        alone: seed and checkpoint of a result whose seed or text is unknown. It is never averaged,
+            so no other model is in its row. Empty for all other results.
     """
 
     series: Series
@@ -153,14 +152,17 @@ def group_seeds(results: Iterable[Result]) -> dict[tuple[RowKey, Case], list[Res
 
 
 def identify_checkpoint(result: Result) -> str:
-    """Return what identifies the weights among all runs of a series and seed."""
+    """Return what tells the weights of a result from those of other runs with its seed.
+
+    It is the hash of the checkpoint, or else its path and update count. Without any checkpoint, it
+    is the loss of a validation, which differs between trainings.
+    """
     if result.checkpoint_sha256 is not None:
         return result.checkpoint_sha256
     if result.checkpoint is not None:
         return f"{result.checkpoint} after {result.updates} updates"
     if result.values is None or result.case.kind != "validation":
         return ""
-    # Two validations with the same loss are those of one training.
     return str(result.values.outcome)
 
 

@@ -216,9 +216,9 @@ def resolve(name: str, settings: Settings, defaults: Settings) -> Any:
 def _resolve_references(values: dict[str, Any], defaults: dict[str, Any]) -> None:
     """Replace defaults that refer to other settings by the values of those settings.
 
-    If a setting counts, and the one that its default refers to doesn't, the value is added to the
-    settings. An example is ``lr_scheduler.total_num_update``, by default the number of updates:
-    where a run stops doesn't count, but where the schedule ends does.
+    The end of the schedule, ``lr_scheduler.total_num_update``, is by default the number of updates.
+    It counts, although the number of updates itself doesn't. A setting of this kind is not left out
+    where it has its default: the value is written out in the settings.
     """
     for name, default in list(defaults.items()):
         match = _REFERENCE.fullmatch(default) if isinstance(default, str) else None

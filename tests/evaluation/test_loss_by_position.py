@@ -126,13 +126,13 @@ def test_standard_errors_do_not_depend_on_the_batch(batch_size):
     random = torch.Generator().manual_seed(1)
     waves = torch.randn(64, generator=random).repeat_interleave(50).double()
     losses = (waves + torch.rand(3200, generator=random).double()).abs()
-    stream = SplitTensors(torch.arange(3200), torch.arange(3200), "valid")
+    tensors = SplitTensors(torch.arange(3200), torch.arange(3200), "valid")
     starts = [0, 210, 577, 801, 1130, 1402, 1777, 2090, 2391, 2802, 3001]
     spans = select_spans(3200, starts, None, None)
     length = 128
     batches = make_batches(plan_windows(3200, length, length), batch_size)
     by_position = LossByPosition()
-    sum_losses(lambda _, targets: losses[targets], stream, batches, spans, by_position)
+    sum_losses(lambda _, targets: losses[targets], tensors, batches, spans, by_position)
     fields = by_position.fields()
     document = torch.bucketize(torch.arange(3200), torch.tensor(starts), right=True)
     begin = 0

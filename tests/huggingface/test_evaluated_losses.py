@@ -154,13 +154,13 @@ def test_documents_equal_naive_float64(evaluate, tmp_path, score_from):
         assert (record.values.bytes == len(TEXT.encode())) is (score_from == 0)
 
 
-def test_documents_are_one_stream_without_score_from(evaluate, tmp_path):
+def test_documents_are_one_span_without_score_from(evaluate, tmp_path):
     """Only the sums are per document."""
     folder = make_folder(tmp_path / "model")
     documents = tokens_of(folder, split_documents(TEXT, "empty-lines"))
-    (stream,) = naive_losses(folder, [sum(documents, [])], 8, 8)
+    (whole,) = naive_losses(folder, [sum(documents, [])], 8, 8)
     (record,) = evaluate(folder, lengths="8", strides="full", per_document=True)
-    assert sum(record.values.document_bits) == pytest.approx(stream, abs=1e-3)
+    assert sum(record.values.document_bits) == pytest.approx(whole, abs=1e-3)
 
 
 TEXTS_WITH_DOCUMENTS = {

@@ -32,7 +32,7 @@ def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):
 def test_provenance_is_valid_and_has_command(tmp_path):
     folder, _ = data_folder(tmp_path / "bin")
     collected = provenance.collect_provenance(
-        seconds=1.5, precision="bf16", seed=3, data=folder, subsets=["valid"], command=["a", "b c"]
+        seconds=1.5, precision="bf16", seed=3, data=folder, splits=["valid"], command=["a", "b c"]
     )
     Provenance(**collected)
     assert collected["command"] == "a 'b c'"
