@@ -18,7 +18,6 @@ from ..reporting.figures_by_length import length_line
 from ..reporting.line_styles import method_style
 from ..reporting.row import model_label
 from ..reporting.texts import TextGroup
-from ..results.result import Result
 from ..results.series import Series
 from ..results.values import TextValues
 from . import published
@@ -27,10 +26,12 @@ from .items import Item
 from .speeds import (
     PAPER,
     TRAININGS,
-    MethodAndLength,
     Speeds,
+    TimedModel,
+    is_validation,
     measured_speeds,
     printed_speeds,
+    trained_rows,
     trained_speeds,
 )
 from .table_rows import table_rows
@@ -124,24 +125,24 @@ def _length_panel(source: str, speeds: Speeds, attribute: str, y: str, scale: in
         if value is not None:
             values[model] = value / scale
     lines = []
-    for method in dict.fromkeys(model.method for model in speeds):
-        lengths = sorted(model.length for model in values if model.method == method)
-        of_method = [values[MethodAndLength(method, length)] for length in lengths]
-        lines.append(_line(source, method, lengths, of_method))
+    for first in dict.fromkeys(model._replace(length=0) for model in speeds):
+        lengths = sorted(model.length for model in values if model._replace(length=0) == first)
+        of_lengths = [values[first._replace(length=length)] for length in lengths]
+        lines.append(_line(source, first, lengths, of_lengths))
     y_limits = (0, 1.08 * max(values.values(), default=1))
     return plots.Panel(source, lines, x="Training length (tokens)", y=y, y_limits=y_limits)
 
 
 def _line(
     source: str,
-    method: str,
+    model: TimedModel,
     x: Sequence[float],
     y: Sequence[float],
     notes: Sequence[tuple[int, str]] = (),
 ) -> plots.PlotLine:
-    """Return the line of a position method, given as in results; the paper's points are hollow."""
-    style = method_style(method_name(method))
-    return plots.PlotLine(method_name(method), x, y, style, hollow=source == PAPER, notes=notes)
+    """Return the line of a model at all training lengths; the paper's points are hollow."""
+    style = method_style(method_name(model.method))
+    return plots.PlotLine(model.name, x, y, style, hollow=source == PAPER, notes=notes)
 
 
 def draw_perplexity_by_speed(
@@ -151,45 +152,41 @@ def draw_perplexity_by_speed(
     printed = {}
     for measurement in item.measurements:
         assert measurement.method is not None, "measurements of the paper's models"
-        model = MethodAndLength(measurement.method.notation, measurement.train_length)
+        model = TimedModel(measurement.method.notation, measurement.train_length)
         printed[model] = measurement.perplexity
     length = item.measurements[0].case.length
     panels = [_perplexity_panel(PAPER, printed, printed_speeds(item), "words")]
-    ours: dict[MethodAndLength, list[float]] = defaultdict(list)
-    for result in collected.comparable(item.corpus):
-        model = MethodAndLength(result.series.method.notation, result.series.train_length)
-        if model in printed and _is_validation(result, length):
-            assert isinstance(result.values, TextValues)
-            ours[model].append(result.values.perplexity)
-    means = {model: statistics.fmean(perplexities) for model, perplexities in ours.items()}
+    ours = {}
+    for model, row in trained_rows(collected, item.corpus).items():
+        if model._replace(variant="") not in printed:
+            continue
+        for point in row.points:
+            if is_validation(point.case, length):
+                ours[model] = point.perplexity
     speeds = trained_speeds(collected, item.corpus)
-    if any(model in speeds for model in means):
-        panels.append(_perplexity_panel(TRAININGS, means, speeds, "tokens"))
+    if any(model in speeds for model in ours):
+        panels.append(_perplexity_panel(TRAININGS, ours, speeds, "tokens"))
     plots.draw(f"{_title(item)}, windows of {length} tokens", panels, *paths)
 
 
-def _is_validation(result: Result, length: int) -> bool:
-    """Return True for an evaluation on ``valid`` in non-overlapping windows of a length."""
-    case = result.case
-    return case.split == "valid" and (case.length, case.stride) == (length, length)
-
-
 def _perplexity_panel(
-    source: str, perplexities: Mapping[MethodAndLength, float | None], speeds: Speeds, unit: str
+    source: str, perplexities: Mapping[TimedModel, float | None], speeds: Speeds, unit: str
 ) -> plots.Panel:
     """Return a panel of perplexity by training speed, each point with its training length."""
     lines = []
-    for method in dict.fromkeys(model.method for model in perplexities):
+    for first in dict.fromkeys(model._replace(length=0) for model in perplexities):
         points = []
         for model, perplexity in perplexities.items():
             train = speeds[model].train if model in speeds else None
-            if model.method == method and train is not None and perplexity is not None:
+            if train is None or perplexity is None:
+                continue
+            if model._replace(length=0) == first:
                 points.append((train / 1000, perplexity, f"L={model.length}"))
         points.sort()
         x = [speed for speed, _, _ in points]
         y = [perplexity for _, perplexity, _ in points]
         notes = [(index, text) for index, (_, _, text) in enumerate(points)]
-        lines.append(_line(source, method, x, y, notes))
+        lines.append(_line(source, first, x, y, notes))
     speed = f"Training speed (thousand {unit} per second)"
     return plots.Panel(source, lines, x=speed, over_length=False)
 
@@ -265,7 +262,7 @@ def _time_curve(
         for result in collected.results:
             if result.series != series or result.reading.overrides or result.case.has_range:
                 continue
-            if _is_validation(result, length) and isinstance(result.values, TextValues):
+            if is_validation(result.case, length) and isinstance(result.values, TextValues):
                 perplexities[result.updates, result.seed] = result.values.perplexity
     by_updates = defaultdict(list)
     for checkpoint, perplexity in perplexities.items():

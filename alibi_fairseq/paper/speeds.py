@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -12,9 +11,10 @@ from typing import NamedTuple
 from ..positions.display_names import method_name
 from ..reporting import markdown
 from ..reporting.means import mean_of_known
+from ..reporting.row import Row
+from ..reporting.rows import build_rows
 from ..reporting.table import Column, Table
-from ..results.result import Result
-from ..results.series import Series
+from ..results.case import Case
 from . import published
 from .collected_results import CollectedResults, describe_machine
 from .items import Item
@@ -27,11 +27,24 @@ TRAININGS = "our trainings, per process"
 _REFERENCE = "sinusoidal"
 
 
-class MethodAndLength(NamedTuple):
-    """Position method and training length of models."""
+class TimedModel(NamedTuple):
+    """Model with a speed, whatever its seed.
+
+    Attributes:
+        method: position method.
+        length: training length.
+        variant: what tells our model from others with the same method and length.
+    """
 
     method: str
     length: int
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """Method and variant in words."""
+        name = method_name(self.method)
+        return f"{name} ({self.variant})" if self.variant else name
 
 
 class Speed(NamedTuple):
@@ -47,16 +60,16 @@ class Speed(NamedTuple):
     memory_gb: float | None = None
 
 
-Speeds = Mapping[MethodAndLength, Speed]
+Speeds = Mapping[TimedModel, Speed]
 
 
-def printed_speeds(item: Item) -> dict[MethodAndLength, Speed]:
+def printed_speeds(item: Item) -> dict[TimedModel, Speed]:
     """Return the paper's speeds and memory that a table or figure shows."""
     speeds = {}
     for numbers in item.numbers:
         for row in published.rows(numbers):
             if row.get("train_words_per_second") is not None:
-                model = MethodAndLength(row["position_method"], row["train_length"])
+                model = TimedModel(row["position_method"], row["train_length"])
                 speeds[model] = Speed(
                     row["train_words_per_second"],
                     row.get("eval_words_per_second"),
@@ -77,7 +90,7 @@ def measured_speeds(collected: CollectedResults, corpus: str) -> dict[str, Speed
             values = record.values
             if "evaluation_tokens_per_second" not in values:
                 continue  # another benchmark than that of Table 1
-            model = MethodAndLength(values["position_method"], values["length"])
+            model = TimedModel(values["position_method"], values["length"])
             memory = values.get("peak_memory_mb")
             speeds[model] = Speed(
                 values["tokens_per_second"],
@@ -95,24 +108,29 @@ def measured_speeds(collected: CollectedResults, corpus: str) -> dict[str, Speed
     return by_source
 
 
-def trained_speeds(collected: CollectedResults, corpus: str) -> dict[MethodAndLength, Speed]:
+def trained_rows(collected: CollectedResults, corpus: str) -> dict[TimedModel, Row]:
+    """Return our models on a corpus in the paper's setting: the rows of tables, by model."""
+    rows = {}
+    for row in build_rows(collected.comparable(corpus)):
+        series = row.results[0].series
+        rows[TimedModel(series.method.notation, series.train_length, row.variant)] = row
+    return rows
+
+
+def trained_speeds(collected: CollectedResults, corpus: str) -> dict[TimedModel, Speed]:
     """Return speed and memory of our trainings on a corpus in the paper's setting.
 
     They are means over seeds. The evaluation is that of the validation split in windows of the
     training length.
     """
-    evaluations: dict[Series, list[Result]] = defaultdict(list)
-    for result in collected.comparable(corpus):
-        evaluations[result.series].append(result)
     speeds = {}
-    for series, results in evaluations.items():
+    for model, row in trained_rows(collected, corpus).items():
         last_by_seed = {}
-        for validation in collected.select_validations(series):
+        for validation in collected.select_validations(row.results[0].series):
             last_by_seed[validation.seed] = validation.cost
         evaluated = []
-        for result in results:
-            case = result.case
-            if case.split == "valid" and case.length == case.stride == series.train_length:
+        for result in row.results:
+            if is_validation(result.case, model.length):
                 evaluated.append(result.cost.tokens_per_second)
         costs = last_by_seed.values()
         speed = Speed(
@@ -121,8 +139,13 @@ def trained_speeds(collected: CollectedResults, corpus: str) -> dict[MethodAndLe
             mean_of_known([cost.peak_memory_mb and cost.peak_memory_mb / 1000 for cost in costs]),
         )
         if speed.train is not None:
-            speeds[MethodAndLength(series.method.notation, series.train_length)] = speed
+            speeds[model] = speed
     return speeds
+
+
+def is_validation(case: Case, length: int) -> bool:
+    """Return True for an evaluation on ``valid`` in non-overlapping windows of a length."""
+    return case.split == "valid" and (case.length, case.stride) == (length, length)
 
 
 class _SpeedRow(NamedTuple):
@@ -155,8 +178,8 @@ def _speed_table(source: str, speeds: Speeds, unit: str) -> Table[_SpeedRow]:
     """Return speeds and memory, with their relation to the sinusoidal model of the same length."""
     rows = []
     for model, speed in speeds.items():
-        reference = speeds.get(MethodAndLength(_REFERENCE, model.length), Speed())
-        rows.append(_SpeedRow(method_name(model.method), model.length, speed, reference))
+        reference = speeds.get(TimedModel(_REFERENCE, model.length), Speed())
+        rows.append(_SpeedRow(model.name, model.length, speed, reference))
     columns = [
         Column[_SpeedRow]("", lambda row: row.name),
         Column[_SpeedRow]("L", lambda row: str(row.length)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from results_documents import cells_of
 from alibi_fairseq.paper.collected_results import CollectedResults, collect
 from alibi_fairseq.paper.figures import draw
 from alibi_fairseq.paper.items import items
-from alibi_fairseq.paper.speeds import MethodAndLength, Speed, trained_speeds
+from alibi_fairseq.paper.speeds import Speed, TimedModel, trained_speeds
 from alibi_fairseq.paper.tables import paper_tables
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
@@ -97,7 +98,28 @@ def test_table_1_without_results_is_missing_ours():
 def test_speeds_of_trainings_are_means_over_seeds():
     data = collected(*results_of_training(WIKITEXT, "alibi", 512, 512))
     assert trained_speeds(data, "wikitext-103") == {
-        MethodAndLength("alibi", 512): Speed(10_500.0, 50_000.0, 8.0)
+        TimedModel("alibi", 512): Speed(10_500.0, 50_000.0, 8.0)
+    }
+
+
+def test_models_that_differ_keep_their_speeds_and_perplexities(monkeypatch):
+    """Two learning rates are two rows of Table 1, and two points of Figure 8."""
+    results = list(results_of_training(WIKITEXT, "alibi", 512, 3072, **{"optimization.lr": 1.0}))
+    for result in results_of_training(WIKITEXT, "alibi", 512, 3072, **{"optimization.lr": 0.5}):
+        slower = replace(result.cost, tokens_per_second_per_process=1000.0)
+        checkpoint = result.checkpoint and f"other-{result.checkpoint}"
+        worse = TextValues(math.log2(32.0))
+        results.append(replace(result, cost=slower, checkpoint=checkpoint, values=worse))
+    data = collected(*results)
+    speeds = {
+        model.name: speed.train for model, speed in trained_speeds(data, "wikitext-103").items()
+    }
+    assert speeds == {"ALiBi (lr 1)": 10_500.0, "ALiBi (lr 0.5)": 1000.0}
+    panels = drawn("figure08", data, monkeypatch)
+    (ours,) = [lines for name, lines in panels.items() if "trainings" in name]
+    assert {label: line.y for label, line in ours.items()} == {
+        "ALiBi (lr 1)": [pytest.approx(17.0)],
+        "ALiBi (lr 0.5)": [pytest.approx(32.0)],
     }
 
 
