@@ -86,7 +86,8 @@ PositiveInt = Annotated[int, Field(ge=1)]
 Length = Annotated[PositiveInt, must("be a number of tokens")]
 #: Tokens scored per window. ``full``: all of the window, so windows do not overlap.
 Stride = Annotated[PositiveInt | Literal["full"], must("be 'full' or a number of tokens")]
-TokenCount = Annotated[int, Field(ge=0), must("be a number of tokens of at least 0")]
+#: Limit of a scored range. Results with a limit of 0 could not be told from those without one.
+TokenCount = Annotated[PositiveInt, must("be a number of tokens of at least 1")]
 #: Rules that find the documents of a text.
 DocumentBoundaries = Literal["empty-lines", "titles"]
 #: Options of a model by name.

@@ -17,7 +17,7 @@ CHANGES: dict[str, object] = {
     "splits": ("valid", "test"),
     "overrides": {"attention_backend": "eager", "note": "with 'quotes' and spaces"},
     "per_document": "titles",
-    "score_from": 0,
+    "score_from": 40,
     "score_to": 80,
     "precision": "bf16",
     "device": "cpu",

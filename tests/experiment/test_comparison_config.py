@@ -241,7 +241,7 @@ def test_notation_reads_commas_between_methods(monkeypatch):
 
 
 def test_options_of_eval_are_passed_on():
-    settings = {"strides": (8,), "per_document": "titles", "score_from": 0, "score_to": 80}
+    settings = {"strides": (8,), "per_document": "titles", "score_from": 40, "score_to": 80}
     shared = {field.name for field in fields(Evaluation)}
     shared &= {field.name for field in fields(SweepConfig)}
     assert shared == settings.keys()
