@@ -159,6 +159,13 @@ class SweepResults:
                 f"'{self._path}' contains results of kind {min(kinds)}, not "
                 f"{self._evaluator.sweep.kind}. Choose another --out, or remove the file."
             )
+        # A table of accuracies averages whatever has the same model, length, and depth.
+        probes = {case.text for case in self._evaluator.sweep.cases if case.kind == "probe"}
+        if probes and any(result.case.text not in probes for result in existing.results):
+            raise UserInputError(
+                f"'{self._path}' contains results of another probe. Choose another --out, or "
+                "remove the file."
+            )
         if existing.results and existing.provenance is not None:
             self._earlier_provenance.append(existing.provenance)
 

@@ -196,6 +196,16 @@ def test_probe_sweep_resumes(sweep, probe, monkeypatch, tmp_path):
     assert load(tmp_path / "results.json").results == records + in_half
 
 
+def test_accuracies_of_another_probe_are_not_joined(sweep, probe, tmp_path):
+    data, checkpoint = probe
+    case = {"data": data, "lengths": [TRAIN_LENGTH]}
+    sweep(checkpoint, **case)
+    path = tmp_path / "results.json"
+    path.write_text(path.read_text().replace(load(path).results[0].case.text, "0" * 64))
+    with pytest.raises(UserInputError, match="results of another probe"):
+        sweep(checkpoint, **case)
+
+
 def test_probe_rejects_scores_that_are_not_finite(sweep, probe, tmp_path):
     data, checkpoint = probe
     state = torch.load(checkpoint, weights_only=True)
