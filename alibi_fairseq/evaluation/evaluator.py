@@ -51,20 +51,25 @@ class Evaluator(ABC):
 
     @abstractmethod
     def measure(
-        self,
-        model: LoadedModel,
-        case: Case,
-        earlier: list[Result],
-        progress: Callable[[int], object],
+        self, model: LoadedModel, case: Case, progress: Callable[[int], object]
     ) -> Measured:
         """Measure a case.
 
         Args:
             model: the model.
             case: a case of the sweep.
-            earlier: results of the model on the same text, in windows of any length and stride.
             progress: called with the number of inputs computed since its last call.
 
         Raises:
             UserInputError: the model cannot compute the case.
         """
+
+    def repeated(self, model: LoadedModel, case: Case, earlier: list[Result]) -> Measured | None:
+        """Return what another case measured that computes the same; None if there is none.
+
+        Args:
+            model: the model.
+            case: a case of the sweep.
+            earlier: results of the model on the same text, in windows of any length and stride.
+        """
+        return None

@@ -112,7 +112,11 @@ def measure_cases(
             for case in missing_cases:
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {_describe(case)}")
                 earlier = results.on_same_text(checkpoint, case)
-                measured = evaluator.measure(model, case, earlier, bar.update)
+                measured = evaluator.repeated(model, case, earlier)
+                if measured is None:
+                    measured = evaluator.measure(model, case, bar.update)
+                else:
+                    bar.update(evaluator.num_inputs(case))
                 results.add(checkpoint, model.weights, case, measured)
     found = []
     for checkpoint in results.checkpoints:

@@ -18,7 +18,6 @@ from ..data import probes
 from ..data.probe_data import load_probe
 from ..results.case import Case
 from ..results.data_folder import DataFolder
-from ..results.result import Result
 from ..results.values import Cost, ProbeValues, TextSummary
 from .checkpoint import LoadedModel
 from .config import SweepConfig
@@ -54,13 +53,9 @@ class ProbeEvaluator(Evaluator):
         model.check_length(case.length)
 
     def measure(
-        self,
-        model: LoadedModel,
-        case: Case,
-        earlier: list[Result],
-        progress: Callable[[int], object],
+        self, model: LoadedModel, case: Case, progress: Callable[[int], object]
     ) -> Measured:
-        """Measure a case. ``earlier`` is not used, because no other case has the same sequences.
+        """Measure the accuracy by drawing test sequences.
 
         Raises:
             UserInputError: the length is too large for the text, or a score is not finite.

@@ -89,55 +89,26 @@ class TextEvaluator(Evaluator):
         return cls(sweep, splits, folder.text_summary)
 
     def num_inputs(self, case: Case) -> int:
-        num_tokens = len(self._splits[case.split].tokens)
-        spans = self._window_spans(case.split)
-        windows = plan_windows(num_tokens, case.length, case.stride, spans)
-        return sum(window.length for window in share_start(windows))
+        return sum(window.length for window in share_start(self._windows(case)))
 
     def check(self, model: LoadedModel, case: Case) -> None:
-        """Check that the positions and the memory of a model allow the windows of a case.
-
-        Raises:
-            UserInputError: they do not.
-        """
+        """Check that the positions and the memory of a model allow the windows of a case."""
         model.check_length(case.length)
         model.check_stride(case.length, case.stride)
 
     def measure(
-        self,
-        model: LoadedModel,
-        case: Case,
-        earlier: list[Result],
-        progress: Callable[[int], object],
+        self, model: LoadedModel, case: Case, progress: Callable[[int], object]
     ) -> Measured:
-        """Measure a case, or repeat the ``earlier`` result that has the same windows.
-
-        Lengths beyond the end of the text have the windows of a shorter length.
-        ``longest_window`` is the number of inputs of the longest window.
-
-        Args:
-            model: the model.
-            case: the case.
-            earlier: results of the same checkpoint on the same text.
-            progress: called with the number of inputs after each batch.
+        """Measure the loss on a split.
 
         Raises:
             UserInputError: a loss is not finite.
         """
         split = self._splits[case.split]
         spans = self._spans[case.split]
-        window_spans = self._window_spans(case.split, in_order=model.memory_length > 0)
-        windows = plan_windows(
-            len(split.tokens), case.length, case.stride, window_spans, model.memory_length
-        )
+        windows = self._windows(case, model.memory_length)
         longest_window = max(window.length for window in windows)
         min_context, mean_context = measure_context(windows)
-        repeated = find_same_windows(case, earlier, window_spans)
-        if repeated is not None:
-            progress(self.num_inputs(case))
-            assert isinstance(repeated.values, TextValues), "it is on a text"
-            return Measured(replace(repeated.values, longest_window=longest_window), repeated.cost)
-
         budget = self.sweep.config.memory_budget
         batch_size = model.windows_per_batch(case.length, self.device, budget)
         if model.shares_start:
@@ -179,31 +150,38 @@ class TextEvaluator(Evaluator):
         )
         return Measured(values, cost)
 
-    def _window_spans(self, split: str, in_order: bool = False) -> list[Span]:
+    def repeated(self, model: LoadedModel, case: Case, earlier: list[Result]) -> Measured | None:
+        """Return what was measured in the same windows; None if there is no such result.
+
+        Lengths beyond the end of the text have the windows of a shorter length.
+        """
+        spans = self._window_spans(case.split, model.memory_length)
+        requested = plan_key(case.length, case.stride, spans)
+        for result in earlier:
+            if plan_key(result.case.length, result.case.stride, spans) == requested:
+                assert isinstance(result.values, TextValues), "it is on a text"
+                windows = self._windows(case, model.memory_length)
+                # Early results lack it.
+                longest_window = max(window.length for window in windows)
+                return Measured(replace(result.values, longest_window=longest_window), result.cost)
+        return None
+
+    def _windows(self, case: Case, memory_length: int = 0) -> list[Window]:
+        """Return the windows of a case for a model with a memory, or without one."""
+        num_tokens = len(self._splits[case.split].tokens)
+        spans = self._window_spans(case.split, memory_length)
+        return plan_windows(num_tokens, case.length, case.stride, spans, memory_length)
+
+    def _window_spans(self, split: str, memory_length: int) -> list[Span]:
         """Return the spans of a split in each of which windows start again.
 
         They are its documents if a range of each is scored, and else the whole split. It is also
         the whole split if a model with a memory must read all windows in order: ``sum_losses`` then
         leaves out the tokens outside the range.
         """
-        if self.sweep.config.has_scored_range and not in_order:
+        if self.sweep.config.has_scored_range and memory_length == 0:
             return self._spans[split]
         return [Span(0, 0, len(self._splits[split].tokens))]
-
-
-def find_same_windows(case: Case, earlier: list[Result], spans: Sequence[Span]) -> Result | None:
-    """Return an earlier result of a model with the windows of a case, or None.
-
-    Args:
-        case: case on the text.
-        earlier: results of the same checkpoint on the same text.
-        spans: as in :func:`.windows.plan_windows`.
-    """
-    requested = plan_key(case.length, case.stride, spans)
-    for result in earlier:
-        if plan_key(result.case.length, result.case.stride, spans) == requested:
-            return result
-    return None
 
 
 def unigram_entropy(tokens: np.ndarray) -> float:
