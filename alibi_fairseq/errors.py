@@ -12,7 +12,6 @@ import io
 import logging
 import os
 import re
-import signal
 import sys
 import tempfile
 import textwrap
@@ -37,8 +36,6 @@ STOPPED_EARLY = 75
 #: if it was stopped early. The worker itself exits with 0, since torchrun starts workers again
 #: after any other code.
 EXIT_CODE_FILE = "ALIBI_EXIT_CODE_FILE"
-#: Signals that ask a command to save and stop. A second Ctrl-C stops immediately.
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 #: Exit code after Ctrl-C, as in a shell: 128 plus the number of the signal.
 INTERRUPTED = 130
 
@@ -258,15 +255,6 @@ def open_standard_streams() -> None:
     # stderr escapes them already. A stream that replaces stdout may have no encoding.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-
-
-def leave_terminal() -> None:
-    """Print nothing more to a terminal that has been closed; writing there would raise an error."""
-    for stream in (1, 2):
-        try:
-            os.write(stream, b"")
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def explain(exception: BaseException) -> str | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..errors import STOP_SIGNALS, leave_terminal
+from ..stop_signals import handle_stop_signals
 
 
 class Stopped(Exception):
@@ -32,13 +32,11 @@ class StopRequest:
     count: int = 0
     signal: signal.Signals | None = None
 
-    def receive(self, number, frame) -> None:
-        """Record a signal (signal handler)."""
+    def receive(self, number: int) -> None:
+        """Record a signal."""
         if self.signal is None:
             self.signal = signal.Signals(number)
         repeated = self.count > 0 and number != signal.SIGINT
-        if number == signal.SIGHUP:
-            leave_terminal()
         if repeated:
             return
         self.count += 1
@@ -48,21 +46,6 @@ class StopRequest:
         """Request saving and stopping without a signal."""
         if self.count == 0:
             self.count = 1
-
-
-@contextmanager
-def handle_stop_signals(handler: Callable) -> Iterator[None]:
-    """Handle ``STOP_SIGNALS`` while the block runs. SIGHUP stays ignored under nohup."""
-    previous_handlers = {}
-    for number in STOP_SIGNALS:
-        under_nohup = number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
-        if not under_nohup:
-            previous_handlers[number] = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, previous in previous_handlers.items():
-            signal.signal(number, previous)
 
 
 @contextmanager
@@ -77,9 +60,7 @@ def stop_requests() -> Iterator[StopRequest]:
 def stop_at_once() -> Iterator[None]:
     """Raise Stopped at a stop signal while the block runs."""
 
-    def stop(number, frame):
-        if number == signal.SIGHUP:
-            leave_terminal()
+    def stop(number: int) -> None:
         raise Stopped
 
     with handle_stop_signals(stop):

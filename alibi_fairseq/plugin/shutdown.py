@@ -21,7 +21,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +28,8 @@ from pathlib import Path
 import torch
 from fairseq.distributed import utils as distributed_utils
 
-from ..errors import EXIT_CODE_FILE, STOP_SIGNALS, STOPPED_EARLY, leave_terminal
+from ..errors import EXIT_CODE_FILE, STOPPED_EARLY
+from ..stop_signals import handle_stop_signals, set_stop_handler
 from .progress import is_finished
 
 logger = logging.getLogger(__name__)
@@ -50,15 +50,13 @@ class TrainingStopHandler:
         self.stopped_early = False
         self._interrupts = 0
 
-    def receive(self, number: int, frame=None) -> None:
+    def receive(self, number: int) -> None:
         """Handle a signal.
 
         Raises:
             KeyboardInterrupt: on the second Ctrl-C, or on the first before the training loop.
         """
         self.signal = self.signal or signal.Signals(number)
-        if number == signal.SIGHUP:
-            leave_terminal()
         # Children of torch.multiprocessing.spawn train. Children of a training run load data.
         children = [] if self.training else multiprocessing.active_children()
         interrupt = number == signal.SIGINT
@@ -71,16 +69,6 @@ class TrainingStopHandler:
             if child.pid:
                 os.kill(child.pid, signal.SIGUSR1)
 
-    def listen(self) -> None:
-        """Handle ``STOP_SIGNALS``, in the main thread only, as Python allows it."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in STOP_SIGNALS:
-            ignored = signal.getsignal(number) is signal.SIG_IGN
-            if number == signal.SIGHUP and ignored:  # started by nohup
-                continue
-            signal.signal(number, self.receive)
-
 
 #: Stop request of the command that runs in this process.
 _current = TrainingStopHandler()
@@ -92,14 +80,10 @@ def listening() -> Iterator[TrainingStopHandler]:
     global _current
     outer = _current
     _current = TrainingStopHandler()
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
-        _current.listen()
-        yield _current
+        with handle_stop_signals(_current.receive):
+            yield _current
     finally:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in before.items():
-                signal.signal(number, handler)
         _current = outer
 
 
@@ -111,7 +95,8 @@ def start_stop_handler() -> TrainingStopHandler:
     global _current
     if _current.training:  # a second training in this process
         _current = TrainingStopHandler()
-    _current.listen()  # a process that torch.multiprocessing.spawn started does not listen yet
+    # A process that torch.multiprocessing.spawn started does not listen yet.
+    set_stop_handler(_current.receive)
     _current.training = True
     return _current
 

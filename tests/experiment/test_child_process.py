@@ -14,7 +14,7 @@ import psutil
 import pytest
 from commands import ROOT
 
-from alibi_fairseq.errors import STOP_SIGNALS, STOPPED_EARLY, UserInputError
+from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
 from alibi_fairseq.experiment import stoppable_command
 from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedError
 from alibi_fairseq.experiment.runner import run_with_exit_code
@@ -22,6 +22,7 @@ from alibi_fairseq.experiment.scheduler import WorkItem, run_all
 from alibi_fairseq.experiment.slots import Slot
 from alibi_fairseq.experiment.stoppable_command import execute_command
 from alibi_fairseq.experiment.stopping import StopRequest
+from alibi_fairseq.stop_signals import STOP_SIGNALS
 
 # Saves on a stop request. Handles signals once the file .began contains its process ID.
 SAVING = """

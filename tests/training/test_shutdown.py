@@ -12,11 +12,12 @@ import torch
 from fairseq.trainer import Trainer
 from fairseq_runs import run_train, same_training_state, write_corpus
 
-from alibi_fairseq.errors import EXIT_CODE_FILE, STOP_SIGNALS, UserInputError
+from alibi_fairseq.errors import EXIT_CODE_FILE, UserInputError
 from alibi_fairseq.plugin import shutdown
 from alibi_fairseq.plugin.hooks import TrainingHooks
 from alibi_fairseq.results.file import load
 from alibi_fairseq.results.file_names import TRAINING_FILE
+from alibi_fairseq.stop_signals import STOP_SIGNALS
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 
