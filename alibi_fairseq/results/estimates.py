@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,12 +57,20 @@ def difference(
     if num_documents > 1:
         squares = (weights * (by_document - value)) ** 2
         terms.append((squares.sum() * num_documents / (num_documents - 1), num_documents - 1))
+    return Difference(value, *combine_variances(terms))
+
+
+def combine_variances(terms: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """Return the standard error of a sum, and its degrees of freedom by Satterthwaite's formula.
+
+    Args:
+        terms: variance and degrees of freedom of each independent part of the sum.
+    """
     variance = sum(term for term, _ in terms)
-    degrees_of_freedom = math.inf  # without variance, as for two evaluations of the same windows
-    if variance:
-        # Welch–Satterthwaite approximation
-        degrees_of_freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
-    return Difference(value, math.sqrt(variance), float(degrees_of_freedom))
+    if not variance:  # as for two evaluations of the same windows
+        return 0.0, math.inf
+    degrees_of_freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
+    return math.sqrt(variance), float(degrees_of_freedom)
 
 
 def nats_to_percent(nats: float) -> float:

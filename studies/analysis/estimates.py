@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alibi_fairseq.results.estimates import Difference, difference, nats_to_percent
+from alibi_fairseq.results.estimates import (
+    Difference,
+    combine_variances,
+    difference,
+    nats_to_percent,
+)
 
 from .evaluation_key import EvaluationKey
 from .losses import DocumentLosses, Losses
@@ -118,13 +123,11 @@ def estimate_step(
         by_document += sign * group.nats.mean(axis=0)
         terms.append(_variance_of_mean(group.nats.mean(axis=1)))
     terms.append(_variance_of_mean(by_document))
-    variance = sum(term for term, _ in terms)
-    # Welch–Satterthwaite approximation
-    degrees_of_freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
+    standard_error, degrees_of_freedom = combine_variances(terms)
     return Estimate(
         value=float(by_document.mean()),
-        standard_error=math.sqrt(variance),
-        degrees_of_freedom=float(degrees_of_freedom),
+        standard_error=standard_error,
+        degrees_of_freedom=degrees_of_freedom,
         seeds=tuple(len(group.seeds) for group in groups),
     )
 
