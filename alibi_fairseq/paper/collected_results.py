@@ -11,13 +11,10 @@ from ..reporting.texts import Text, identify_text, text_names
 from ..results.file import Results, load
 from ..results.file_names import find_results_files
 from ..results.provenance import Provenance
-from ..results.result import Result, identify_checkpoint
+from ..results.result import Result, agree, identify_checkpoint
 from ..results.series import Series
 from ..results.values import TextValues
 from . import comparability, published
-
-# Largest relative difference between two perplexities of one checkpoint and case in two files.
-_PERPLEXITY_TOLERANCE = 1e-3
 
 
 @dataclass
@@ -120,13 +117,11 @@ def _check_agreement(path: Path, result: Result, first_path: Path, first: Result
     """Raise UserInputError if two files have different perplexities of one measurement."""
     assert isinstance(result.values, TextValues)
     assert isinstance(first.values, TextValues)
-    perplexity = result.values.perplexity
-    relative_difference = abs(first.values.perplexity / perplexity - 1)
-    if relative_difference <= _PERPLEXITY_TOLERANCE:
+    if agree(first.values, result.values):
         return
     windows = "non-overlapping" if result.case.nonoverlapping else f"S={result.case.stride}"
     raise UserInputError(
-        f"{path} and {first_path} contain different perplexities ({perplexity:.4f} "
+        f"{path} and {first_path} contain different perplexities ({result.values.perplexity:.4f} "
         f"and {first.values.perplexity:.4f}) of one measurement: {result.series.method.label}, "
         f"trained at {result.series.train_length}, evaluated at {result.case.length}, "
         f"{windows}, {result.case.split}. Leave one file out."

@@ -19,6 +19,7 @@ replaced in its file?  identity, and the checkpoint or its path       :func:`rep
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ from .case import Case
 from .json_types import STORED, NonEmptyStr, NonNegativeInt, Sha256
 from .series import Reading, Series
 from .values import Cost, ProbeValues, TextSummary, TextValues
+
+#: 0.1% of a perplexity, in bits; of an accuracy, about as much.
+_LARGEST_DISAGREEMENT = math.log2(1.001)
 
 
 class Identity(NamedTuple):
@@ -109,7 +113,7 @@ def distinct(results: Iterable[Result]) -> list[Result]:
         first = by_key.setdefault(key, result)
         if first.values is None or result.values is None:
             continue
-        if first.values.outcome != result.values.outcome:
+        if not agree(first.values, result.values):
             raise UserInputError(
                 f"Two results of '{result.checkpoint}' (seed {result.seed}) at length "
                 f"{result.case.length} differ. Leave one of the files out."
@@ -117,6 +121,11 @@ def distinct(results: Iterable[Result]) -> list[Result]:
         if first.values.details < result.values.details:
             by_key[key] = result
     return list(by_key.values())
+
+
+def agree(first: TextValues | ProbeValues, second: TextValues | ProbeValues) -> bool:
+    """Return True if values may be of one checkpoint and case, measured on different machines."""
+    return abs(first.outcome - second.outcome) <= _LARGEST_DISAGREEMENT
 
 
 def group_seeds(results: Iterable[Result]) -> dict[tuple[RowKey, Case], list[Result]]:
