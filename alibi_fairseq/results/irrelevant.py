@@ -1,5 +1,9 @@
 """Settings of a training that do not determine its weights, with the reasons.
 
+- Those that are recorded elsewhere are not written to results.
+- Those that are irrelevant are written, but do not count. Some of them are the selection: they
+  decide which checkpoint is the best one.
+
 Everything else counts. A setting belongs here only if changing it leaves the trained weights as
 they are, up to rounding and to what a change of the seed does. Names are ``group.field``, as in
 fairseq's configuration.
@@ -7,7 +11,7 @@ fairseq's configuration.
 
 from __future__ import annotations
 
-#: Settings that are recorded in another form, so their values are not written to results.
+#: Settings that are recorded in another form.
 RECORDED_ELSEWHERE = {
     "the hashes of the data, of the plugin, and of the checkpoint to start from count instead": (
         "task.data",
@@ -138,7 +142,7 @@ SELECTION = frozenset(
     }
 )
 
-#: Settings that are written to results but do not count, by reason.
+#: Irrelevant settings by reason.
 IRRELEVANT_BY_REASON = {
     "logging and the process": _LOGGING_AND_PROCESS,
     "the same arithmetic on another device, up to rounding": _DEVICES,
@@ -149,5 +153,4 @@ IRRELEVANT_BY_REASON = {
 }
 
 NOT_WRITTEN = frozenset(name for names in RECORDED_ELSEWHERE.values() for name in names)
-WRITTEN_BUT_IRRELEVANT = frozenset().union(*IRRELEVANT_BY_REASON.values())
-IRRELEVANT = NOT_WRITTEN | WRITTEN_BUT_IRRELEVANT
+IRRELEVANT = frozenset().union(*IRRELEVANT_BY_REASON.values())

@@ -1,8 +1,14 @@
 """Results of a model, their seeds, and the rule that says which results are known.
 
-The identity of a result is how the model was trained (series), which of its weights were read and
-how (reading), with which seed, and which tokens were predicted (case). What follows from it, or
-compares more or less than it:
+The identity of a result has four parts:
+
+- The *series* is how the model was trained: every setting but the seed.
+- The *reading* is what was read of the trained model: which checkpoint, in which precision, and
+  with which options changed.
+- The *seed* is that of the training.
+- The *case* is what was predicted: which tokens of which text, in which windows.
+
+What follows from the identity, or compares more or less than it:
 
 =====================  =============================================  ===========================
 question               what must be equal                             decided by
@@ -37,7 +43,7 @@ _LARGEST_DISAGREEMENT = math.log2(1.001)
 
 
 class Identity(NamedTuple):
-    """What a result is of."""
+    """What was measured of which model."""
 
     series: Series
     reading: Reading

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from ..errors import UserInputError, describe_invalid
 from ..positions.spec import MethodSpec
-from .irrelevant import WRITTEN_BUT_IRRELEVANT
+from .irrelevant import IRRELEVANT
 from .json_types import (
     STORED,
     NonEmptyStr,
@@ -226,6 +226,6 @@ def _counting_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the overridden options that may change the losses, in one form."""
     counting = {}
     for name, value in overrides.items():
-        if f"model.{name}" not in WRITTEN_BUT_IRRELEVANT:
+        if f"model.{name}" not in IRRELEVANT:
             counting[name] = plain(value)
     return counting

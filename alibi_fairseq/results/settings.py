@@ -2,7 +2,8 @@
 
 Results store the values, and only those that differ from a frozen table of defaults. Which of them
 count is decided when results are read (:func:`canonical`), so a correction of that rule needs no
-change of a file.
+change of a file. Those that are irrelevant (:mod:`.irrelevant`), or that another setting makes
+inert, do not count.
 
 Settings are named ``group.field`` as in fairseq's configuration, for example ``model.dropout``. The
 name of a component is named like its group: ``optimizer``. These are not fairseq's:

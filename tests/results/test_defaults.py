@@ -26,7 +26,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 from alibi_fairseq.positions import METHODS, is_plugin_method, method_options
 from alibi_fairseq.results import settings
-from alibi_fairseq.results.irrelevant import NOT_WRITTEN, WRITTEN_BUT_IRRELEVANT
+from alibi_fairseq.results.irrelevant import IRRELEVANT, NOT_WRITTEN
 from alibi_fairseq.results.settings import (
     BASE,
     COMPONENTS,
@@ -156,7 +156,7 @@ def test_every_setting_that_does_not_count_exists():
         parts = name.split(".")
         known.add(f"{parts[0]}.{parts[-1]}")
     derived = {"data.valid"}
-    assert {*WRITTEN_BUT_IRRELEVANT} - derived <= known
+    assert {*IRRELEVANT} - derived <= known
 
 
 def test_no_default_refers_to_an_unknown_setting():
