@@ -133,21 +133,19 @@ def _check_tests(config: ExperimentConfig, tests: ComparedModels) -> None:
         ValueError: no model has the corpus and the training length of the tests, the scored range
             does not suit them, or a model lacks an evaluation.
     """
-    evaluations: dict[tuple[str, str, int], set[EvaluationKey]] = {}
+    evaluations: dict[TrainedModel, set[EvaluationKey]] = {}
     for group in config.models:
         for evaluation in group.evaluations:
             _check_scored_range(evaluation, tests)
     for model in config.all_models():
-        trained = (model.corpus.name, method_notation(model.method), model.train_length)
-        evaluations[trained] = set(_list_evaluations(model))
+        evaluations[trained_model(model)] = set(_list_evaluations(model))
     if not any((corpus, n) == (tests.corpus, tests.train_length) for corpus, _, n in evaluations):
         raise ValueError(
             f"tests: no model is trained on the corpus '{tests.corpus}' with the training length "
             f"{tests.train_length}; name a corpus and a training length of the models"
         )
     for key in needed_evaluations(tests):
-        trained = (key.corpus, key.method, key.train_length)
-        if trained in evaluations and key not in evaluations[trained]:
+        if key.model in evaluations and key not in evaluations[key.model]:
             raise ValueError(
                 f"tests: they need {key.method} with the training length {key.train_length} at "
                 f"{evaluation_name(key)}; add this to eval_lengths, sliding, or variants"
@@ -180,9 +178,7 @@ def _list_evaluations(model: Model) -> Iterator[EvaluationKey]:
     for sweep in plan_sweeps(model):
         for length, stride in sweep.config.windows():
             yield EvaluationKey(
-                corpus=model.corpus.name,
-                method=method_notation(model.method),
-                train_length=model.train_length,
+                *trained_model(model),
                 length=length,
                 stride=stride,
                 variant=sweep.variant,
@@ -190,7 +186,6 @@ def _list_evaluations(model: Model) -> Iterator[EvaluationKey]:
             )
 
 
-def run_name(model: Model) -> str:
-    """Return the name of a model's folder in the results."""
-    trained = TrainedModel(model.corpus.name, method_notation(model.method), model.train_length)
-    return f"{trained.name}-seed{model.seed}"
+def trained_model(model: Model) -> TrainedModel:
+    """Return what a planned model shares with its other seeds."""
+    return TrainedModel(model.corpus.name, method_notation(model.method), model.train_length)

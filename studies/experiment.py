@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from alibi_fairseq.experiment.plan import Plan, model_name, plan_from_folder
@@ -18,7 +18,7 @@ from alibi_fairseq.experiment.runner import Experiment
 from alibi_fairseq.experiment.slots import DEFAULT_SLOT, Slot
 
 from .analysis.study_results import MODELS_FOLDER
-from .config import StudyConfig, run_name
+from .config import StudyConfig, trained_model
 from .corpora.preparation import data_folder, is_prepared, prepare_corpora
 from .model_folder import ModelFolder
 
@@ -104,13 +104,12 @@ class Study(Experiment):
         trials = {}
         for run in planned.runs:
             model = planned.models[run.name]
-            name = run_name(model)
+            name = trained_model(model).run_name(model.seed)
             if model.corpus.name not in self.texts or not fnmatch.fnmatch(name, self.pattern):
                 continue
             kept = ModelFolder(model, self.results / MODELS_FOLDER / name)
-            planned_run = {field.name: getattr(run, field.name) for field in fields(Run)}
-            planned_run.update(name=name, may_diverge=True)
-            runs.append(StudyRun(**planned_run, kept=kept))
+            renamed = replace(run, name=name, may_diverge=True)
+            runs.append(StudyRun(**vars(renamed), kept=kept))
             models[name] = model
             if model_name(model) in planned.trials:
                 trials[model_name(model)] = planned.trials[model_name(model)]

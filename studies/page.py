@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .analysis.by_length import method_losses
-from .analysis.compared_models import ComparedLosses, ComparedModels
+from .analysis.compared_models import ComparedLosses
 from .analysis.study_results import StudyResults
 from .config import StudyConfig
 from .sections.context_gain import context_gain_by_budget, context_gain_section
@@ -16,10 +16,7 @@ from .sections.six_tests import six_tests_section
 from .sections.templates import join_parts, section, write_page
 from .sections.title_claim import title_claim_figure, title_claim_section, title_claim_summary
 from .sections.training import divergence_sentence, origins_table, trials_table
-from .small_models.models import MODELS, PRIMARY, SECONDARY
-
-#: Published results of the small models, which this page compares with its own.
-SMALL_MODELS = Path(__file__).resolve().parents[1] / "results" / "small_models"
+from .small_models.models import published_sets
 
 PAGE = Path(__file__).with_name("page.md")
 DISCLOSURE = PAGE.with_name("disclosure.md")
@@ -43,13 +40,6 @@ def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
     assert models is not None
     study = StudyResults.load(folder)
     losses = ComparedLosses(models, study.losses)
-    secondary = StudyResults.load(SMALL_MODELS / SECONDARY)
-    sets = [
-        (secondary, ComparedModels("books", 128)),
-        (secondary, MODELS),
-        (StudyResults.load(SMALL_MODELS / PRIMARY), MODELS),
-        (study, models),
-    ]
     write_page(
         folder,
         DISCLOSURE,
@@ -57,7 +47,7 @@ def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
         title=config.title,
         gap_during_training=gap_during_training_section(study, models),
         ranking=ranking_section(study, models, folder),
-        context_gain_by_budget=context_gain_by_budget(sets),
+        context_gain_by_budget=context_gain_by_budget([*published_sets(), (study, models)]),
         origins=origins_table(study.models),
         trials=trials_table(study.trials),
     )

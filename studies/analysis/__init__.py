@@ -3,11 +3,14 @@
 Read in this order:
 
 1. ``evaluation_key.py``: the notation of evaluations, such as ``alibi-1@4/0.125``
-2. ``study_results.py`` reads the finished models, and ``losses.py`` joins the seeds of each
-   evaluation.
-3. ``estimates.py``: the change between two evaluations, with its confidence interval
-4. ``compared_models.py``: changes between evaluations that are named in training lengths
-5. ``six_tests.py``: the tests E1 to E6. ``baseline.py`` has E6's extra rule.
+2. ``study_results.py`` reads the finished models. A ``Measurement`` is the result of one of them in
+   one evaluation.
+3. ``losses.py`` joins the measurements of all seeds: ``DocumentLosses`` are those of one
+   evaluation, and ``Losses`` those of all.
+4. ``estimates.py``: the change between two evaluations, with its confidence interval
+5. ``compared_models.py``: ``ComparedLosses`` finds losses and changes by the notation, with numbers
+   in training lengths.
+6. ``six_tests.py``: the tests E1 to E6. ``baseline.py`` has E6's extra rule.
 
 Pages also show what these compute:
 

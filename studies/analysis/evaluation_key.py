@@ -33,10 +33,9 @@ class TrainedModel(NamedTuple):
     method: str
     train_length: int
 
-    @property
-    def name(self) -> str:
-        """Name of the folders of its seeds, without the seed."""
-        return f"{self.corpus}-{self.method.replace('/', '-')}-{self.train_length}"
+    def run_name(self, seed: int | None) -> str:
+        """Return the name of the run of a seed, and of the folder that keeps its results."""
+        return f"{self.corpus}-{self.method.replace('/', '-')}-{self.train_length}-seed{seed}"
 
 
 def method_notation(method: MethodSpec) -> str:

@@ -108,7 +108,7 @@ class StudyResults:
                 evaluations = {file: load(file) for file in files}
                 model = FinishedModel(path.parent, training, evaluations)
                 seed = model.own_results[0].seed
-                if path.parent.name == f"{model.model.name}-seed{seed}":
+                if path.parent.name == model.model.run_name(seed):
                     models.append(model)
         return cls(folder, tuple(models), tuple(diverged))
 

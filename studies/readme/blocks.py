@@ -16,7 +16,7 @@ from ..config import StudyConfig
 from ..sections.changes import change_in_words, interval_in_words
 from ..sections.templates import bullets
 from ..small_models.findings import findings_of_small_models
-from ..small_models.models import MODELS, PRIMARY
+from ..small_models.models import MODELS, PRIMARY, RESULTS
 from ..title.outcome import load_budgets, title_outcome
 from ..title.page import outcome_slots
 from .paper_page import write_paper_page
@@ -31,7 +31,6 @@ FINDINGS_END = "<!-- findings: end -->"
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Published results.
-SMALL_MODELS = ROOT / "results" / "small_models" / PRIMARY
 HOUR = ROOT / "results" / "gpu" / "hour"
 TITLE = ROOT / "results" / "title"
 HOUR_CONFIG = ROOT / "studies" / "gpu" / "hour.yaml"
@@ -48,7 +47,7 @@ def write_readme(readme: Path) -> None:
     """
     write_paper_page(readme.parent / "results" / "paper")
     text = readme.read_text(encoding="utf-8")
-    primary = StudyResults.load(SMALL_MODELS)
+    primary = StudyResults.load(RESULTS / PRIMARY)
     text = _between(text, TAKEAWAY_BEGIN, TAKEAWAY_END, _takeaway(primary))
     small_models = findings_of_small_models(ComparedLosses(MODELS, primary.losses), WIDTH)
     claim = bullets(FINDINGS, {**_gpu_study(), **_title_test()}, WIDTH)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ..analysis.compared_models import ComparedModels
+from ..analysis.study_results import StudyResults
+
+#: Published results of the study.
+RESULTS = Path(__file__).resolve().parents[2] / "results" / "small_models"
 
 #: Text of the test documents, and of the models but those that are trained on books.
 CORPUS = "wikipedia"
@@ -19,3 +25,10 @@ CONFIGURATIONS = (PRIMARY, SECONDARY, "sinusoidal-3M", "sinusoidal-12M")
 LENGTHS = (128, 256, 512, 1024, 2048)
 #: Evaluation length of the figure of changes, as a multiple of the training length.
 CHANGES_MULTIPLE = 16
+
+
+def published_sets() -> list[tuple[StudyResults, ComparedModels]]:
+    """Return the published models by text and number of tokens that they read, the fewest first."""
+    secondary = StudyResults.load(RESULTS / SECONDARY)
+    primary = StudyResults.load(RESULTS / PRIMARY)
+    return [(secondary, ComparedModels("books", 128)), (secondary, MODELS), (primary, MODELS)]
