@@ -119,9 +119,20 @@ def recall_table(results: list[dict], split: str) -> Table[dict]:
 
         title = f"{found['first']}–{found['last']}" if found["first"] else "new pair"
         columns.append(Column(title, cell))
+    notes = ["new pair: tokens that do not complete a pair seen earlier in the window."]
+    clipped = {}
+    for result in results:
+        number = len(result["ranges"]) - 1
+        last = result["ranges"][number]["last"]
+        if last < longest["ranges"][number]["last"]:
+            title = columns[2 + number].title
+            clipped[result["length"]] = f"at {result['length']}, {title} ends at {last}"
+    if clipped:
+        ends = "; ".join(clipped[length] for length in sorted(clipped))
+        notes.append(f"Distances are shorter than the evaluation length: {ends}.")
     return Table(
         columns,
         results,
         caption=f"Loss in bits per token on {split}, by the distance to the same pair of tokens",
-        notes=["new pair: tokens that do not complete a pair seen earlier in the window."],
+        notes=notes,
     )

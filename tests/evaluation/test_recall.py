@@ -98,7 +98,9 @@ def test_recall_command(trained, tmp_path, capsys):
     words = ["recall", trained.data, "--path", trained("alibi"), trained("sinusoidal")]
     words += ["--lengths", "8,32", "--out", out]
     assert main([*map(str, words)]) == 0
-    rows = cells_of(capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    assert "shorter than the evaluation length: at 8, 4–15 ends at 7.\n" in printed
+    rows = cells_of(printed)
     assert rows[0][1:] == ["evaluated at", "new pair", "1–3", "4–15", "16–31"]
     assert [row[:2] for row in rows[1:]] == [
         ["ALiBi, L=32", "8"],
