@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ..errors import UserInputError
 from ..files import atomic_folder, read_json
+from ..results.case import Case
 from ..results.file import Results, load, merge, save
-from ..results.file_names import COMPARISON_FILE, TRAINING_FILE, TRIALS_ENDING
+from ..results.file_names import COMPARISON_FILE, TRAINING_FILE, TRIALS_ENDING, find_results_files
 from ..results.provenance import utc_time
 from ..results.result import Result
 from ..results.values import ProbeValues, TextValues
@@ -166,7 +167,9 @@ def _write_entry(
     reference: Entry | None,
 ) -> Entry:
     """Write an entry; see :func:`add_entry`. The first entry of a track is its own reference."""
-    results = _merge_results(model)
+    measured = _merge_results(model)
+    needed = _configured_cases(source) if reference is None else _cases_of(reference)
+    results = replace(measured, results=_select_results(measured.results, needed, model.name))
     label = results.results[0].series.method.label
     name = description.name or re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
     folder = track / name
@@ -221,6 +224,51 @@ def _merge_results(model: ComparedModel) -> Results:
     for probe in model.probes:
         files.append(replace(probe, results=_as_trained(probe.results)))
     return merge(files)
+
+
+def _cases_of(reference: Entry) -> set[Case]:
+    """Return the cases in which the models of a track are evaluated."""
+    return {point.case for point in reference.row.points}
+
+
+def _configured_cases(source: Path) -> set[Case]:
+    """Return the cases of a comparison's report, which are those of its last configuration.
+
+    The results files of its runs also have what earlier configurations evaluated. A study has no
+    report: its set is empty.
+    """
+    cases: set[Case] = set()
+    if (source / COMPARISON_FILE).is_file():
+        for path in find_results_files(source):
+            cases.update(result.case for result in load(path).results)
+    return cases
+
+
+def _select_results(results: Iterable[Result], needed: set[Case], model: str) -> list[Result]:
+    """Return the results in the needed cases, and all validations and results of probes.
+
+    Args:
+        needed: cases of a text; empty: all.
+        model: name of the model, for the message.
+
+    Raises:
+        UserInputError: the model was evaluated in none of the cases.
+    """
+    selected = []
+    has_text = False
+    for result in results:
+        is_text = result.case.kind == "text"
+        if is_text and needed and result.case not in needed:
+            continue
+        has_text = has_text or is_text
+        selected.append(result)
+    if needed and not has_text:
+        case = max(needed, key=lambda case: case.length)
+        raise UserInputError(
+            f"{model}: it was not evaluated as the track is, on {case.split} ({case.scored}) of "
+            "the track's text. Run compare with this evaluation."
+        )
+    return selected
 
 
 def _as_trained(results: Iterable[Result]) -> list[Result]:

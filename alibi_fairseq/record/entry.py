@@ -123,9 +123,15 @@ class RecallResult(JsonObject):
 
 
 class RecallFile(JsonObject):
-    """What the record reads of a file of ``alibi-fairseq recall --out``."""
+    """What the record reads of a file of ``alibi-fairseq recall --out``.
+
+    Attributes:
+        split: name of the split, whose hash the provenance has.
+    """
 
     format: Literal["alibi_fairseq/recall"]
+    split: NonEmptyStr
+    provenance: Provenance
     results: list[RecallResult]
 
 
@@ -139,7 +145,7 @@ class Entry:
         results: all results.
         provenance: provenance of each training and evaluation, in ``parts``.
         trials: trials of the learning rate; None if there were none.
-        recall: measurements of ``alibi-fairseq recall``.
+        recall: measurements of ``alibi-fairseq recall``; None without any.
     """
 
     folder: Path
@@ -147,7 +153,7 @@ class Entry:
     results: Sequence[Result]
     provenance: Provenance
     trials: RateTrials | None
-    recall: list[RecallResult]
+    recall: RecallFile | None
 
     @property
     def name(self) -> str:
@@ -290,9 +296,9 @@ def read_entry(folder: Path) -> Entry:
     trials = None
     if (folder / TRIALS_FILE).is_file():
         trials = parse_json(RateTrials, read_json(folder / TRIALS_FILE), str(folder / TRIALS_FILE))
-    recall: list[RecallResult] = []
+    recall = None
     if (folder / RECALL_FILE).is_file():
-        recall = read_recall(folder / RECALL_FILE).results
+        recall = read_recall(folder / RECALL_FILE)
     return Entry(folder, file, measured.results, measured.provenance, trials, recall)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from ..reporting.probes import area_text, compute_areas
 from ..reporting.row import Point
 from ..reporting.table import Column, Table
 from ..reporting.training_costs import processor_name
+from ..results.case import Case
 from ..results.estimates import Difference
-from .entry import RECALL_MULTIPLE, Entry, Track
+from .entry import RECALL_MULTIPLE, Entry, RecallRange, Track
 
 _PAGE = Path(__file__).with_name("page.md")
 _SECTION = Path(__file__).with_name("track.md")
@@ -45,7 +46,7 @@ def write_page(tracks: Iterable[Track]) -> str:
         "rules": rules,
         "guide": guide,
         "tracks": "\n\n".join(_section(track) for track in tracks),
-        "recall": any(entry.recall for entry in entries),
+        "recall": any(entry.recall is not None for entry in entries),
         "passkey": any("passkey" in entry.probes for entry in entries),
     }
     return fill_file(_PAGE, slots, width=140) + "\n"
@@ -109,9 +110,7 @@ def _section(track: Track) -> str:
 
 def _sorted_by(track: Track) -> int:
     """Return the longest multiple of the training length at which the track is evaluated."""
-    measured = [
-        multiple for multiple in MULTIPLES if _point(track, track.reference, multiple) is not None
-    ]
+    measured = [multiple for multiple in MULTIPLES if _case(track, multiple) is not None]
     return max(measured, default=1)
 
 
@@ -127,15 +126,23 @@ def _perplexity(track: Track, multiple: int, entry: Entry) -> float:
     return point.perplexity
 
 
-def _point(track: Track, entry: Entry, multiple: int) -> Point | None:
-    """Return the results of an entry at a multiple of the training length; None without any.
+def _case(track: Track, multiple: int) -> Case | None:
+    """Return what the track evaluates at a multiple of the training length; None if nothing.
 
-    The cases are those of the reference: an entry may have others.
+    It is the case of the reference: an entry may have others.
     """
     length = multiple * track.reference.series.train_length
-    cases = {point.case for point in track.reference.row.points if point.case.length == length}
+    for point in track.reference.row.points:
+        if point.case.length == length:
+            return point.case
+    return None
+
+
+def _point(track: Track, entry: Entry, multiple: int) -> Point | None:
+    """Return the results of an entry at a multiple of the training length; None without any."""
+    case = _case(track, multiple)
     for point in entry.row.points:
-        if point.case in cases:
+        if point.case == case:
             return point
     return None
 
@@ -151,7 +158,7 @@ def _table(track: Track, entries: Sequence[Entry], multiple: int) -> Table[Entry
     title = f"{_name(multiple)} vs. {track.label(track.reference)}"
     columns.append(Column(title, partial(_difference_cell, track, multiple)))
     optional = [
-        Column("recall", _recall_cell),
+        Column(_recall_title(track), partial(_recall_cell, track)),
         Column("passkey", _passkey_cell),
         Column("tokens/s", _speed_cell),
         Column[Entry]("exceptions", lambda entry: ", ".join(entry.file.exceptions)),
@@ -180,8 +187,9 @@ def _difference(track: Track, multiple: int, entry: Entry) -> Difference | None:
     """Estimate the difference from the reference; None for the reference itself."""
     if entry.name == track.reference.name:
         return None
-    length = multiple * track.reference.series.train_length
-    return row_difference(entry.row, track.reference.row, length)
+    case = _case(track, multiple)
+    assert case is not None, "the track is evaluated at the multiple by which it is sorted"
+    return row_difference(entry.row, track.reference.row, case)
 
 
 def _difference_cell(track: Track, multiple: int, entry: Entry) -> str:
@@ -190,14 +198,30 @@ def _difference_cell(track: Track, multiple: int, entry: Entry) -> str:
     return markdown.NOTHING if estimate is None else format_difference(estimate)
 
 
-def _recall_cell(entry: Entry) -> str:
+def _recall_title(track: Track) -> str:
+    """Return the header of the column of recall, with the smallest distance that counts.
+
+    Distances are measured in ranges, whose edges the training length need not be.
+    """
+    firsts = []
+    for entry in track.entries.values():
+        for beyond in _recall_beyond(track, entry):
+            firsts += [found.first for found in beyond]
+    return f"recall from {min(firsts)}" if firsts else "recall"
+
+
+def _recall_beyond(track: Track, entry: Entry) -> Iterator[list[RecallRange]]:
+    """Yield the ranges of each checkpoint in which no distance is below the training length."""
+    length = track.reference.series.train_length
+    for result in entry.recall.results if entry.recall is not None else ():
+        if result.length == RECALL_MULTIPLE * length:
+            yield [found for found in result.ranges if found.first >= length]
+
+
+def _recall_cell(track: Track, entry: Entry) -> str:
     """Return the loss of tokens that complete a pair beyond the training length."""
-    length = entry.series.train_length
     losses = []
-    for result in entry.recall:
-        if result.length != RECALL_MULTIPLE * length:
-            continue
-        beyond = [found for found in result.ranges if found.first >= length]
+    for beyond in _recall_beyond(track, entry):
         tokens = sum(found.tokens for found in beyond)
         if tokens:
             bits = math.fsum(found.tokens * (found.loss_bits or 0.0) for found in beyond)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from ..results.case import Case
 from ..results.series import Series
 from ..results.settings import canonical
 from .entry import Entry, Track, file_hashes
@@ -31,7 +33,7 @@ def check_seeds(entry: Entry, reference: Entry) -> str:
     """Return why the models are not enough seeds of one model."""
     if len(entry.rows) != 1:
         return f"its results are of {len(entry.rows)} models instead of seeds of one"
-    seeds = {result.seed for result in entry.row.results}
+    seeds = {result.seed for result in (*entry.row.results, *entry.trainings)}
     if len(seeds) < MIN_SEEDS:
         return f"it has {len(seeds)} seeds, fewer than {MIN_SEEDS}"
     for point in entry.row.points:
@@ -44,7 +46,7 @@ def check_seeds(entry: Entry, reference: Entry) -> str:
 
 
 def check_data(entry: Entry, reference: Entry) -> str:
-    """Return which data, or which evaluation of the track, is another one or missing."""
+    """Return which data, or which evaluation of the track, is another one, missing, or unclear."""
     differing = _differences(entry.series, reference.series, of_data=True)
     if differing:
         return f"it was trained on other data ({', '.join(differing)})"
@@ -54,7 +56,7 @@ def check_data(entry: Entry, reference: Entry) -> str:
     for point in reference.row.points:
         if point.case not in cases:
             return f"it has no result on the track's test text at length {point.case.length}"
-    return ""
+    return _ambiguous_length(entry) or _other_recall(entry)
 
 
 def check_training(entry: Entry, reference: Entry) -> str:
@@ -141,6 +143,47 @@ def problems_of_track(track: Track) -> list[str]:
     for entry in track.entries.values():
         problems += find_problems(entry, track.reference)
     return problems
+
+
+def _ambiguous_length(entry: Entry) -> str:
+    """Return at which length an entry has several results of a seed, of which tables show one."""
+    by_length: dict[int, list[Case]] = defaultdict(list)
+    for point in entry.row.points:
+        by_length[point.case.length].append(point.case)
+    for length, cases in by_length.items():
+        if len(cases) > 1:
+            names = " and ".join(f"{case.split} ({case.scored})" for case in cases)
+            return (
+                f"it has several evaluations at length {length}: {names}; run compare with only "
+                "one of them, then add the model again"
+            )
+    return ""
+
+
+def _other_recall(entry: Entry) -> str:
+    """Return in what the measurement of recall differs from the evaluations of an entry."""
+    if entry.recall is None:
+        return ""
+    evaluated = entry.row.points[-1].results[0]
+    split = evaluated.case.split
+    origin = entry.recall.provenance
+    if entry.recall.split != split:
+        return (
+            f"its recall was measured on {entry.recall.split}, but its perplexity on {split}; pass "
+            f"--subset {split} to `alibi-fairseq recall`"
+        )
+    if origin.data_sha256 != evaluated.case.text:
+        return (
+            "its recall was measured on another text than its perplexity; pass the data folder of "
+            "the comparison to `alibi-fairseq recall`"
+        )
+    precision = evaluated.reading.precision
+    if origin.precision != precision:
+        return (
+            f"its recall was measured in {origin.precision}, but its perplexity in {precision}; "
+            f"pass --precision {precision} to `alibi-fairseq recall`"
+        )
+    return ""
 
 
 def _differences(first: Series, second: Series, of_data: bool) -> list[str]:

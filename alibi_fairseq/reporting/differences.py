@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..results.case import Case
 from ..results.estimates import Difference, difference, nats_to_percent
 from ..results.result import Result
 from ..results.values import TextValues
@@ -45,7 +46,7 @@ ONE_SEED = (
 
 
 class _Losses(NamedTuple):
-    """Losses of one model at one length.
+    """Losses of one model in one case.
 
     Attributes:
         nats: (S, K) mean loss per token of each seed on each of K documents; K is 1 without losses
@@ -98,12 +99,12 @@ def difference_tables(results: Sequence[Result]) -> list[Table]:
     return tables
 
 
-def row_difference(row: Row, reference: Row, length: int) -> Difference | None:
-    """Estimate how much higher the loss of a row's model is at a length.
+def row_difference(row: Row, reference: Row, case: Case) -> Difference | None:
+    """Estimate how much higher the loss of a row's model is in a case.
 
     None without results of both there, or without two seeds on each side.
     """
-    return _difference(*_Pair(row, reference).losses(length))
+    return _difference(*_Pair(row, reference).losses(case))
 
 
 def one_seed_note() -> str:
@@ -136,20 +137,20 @@ class _Pair(NamedTuple):
         """Names of both."""
         return f"{self.row.label} vs. {self.reference.label}"
 
-    def losses(self, length: int) -> tuple[_Losses | None, _Losses | None]:
-        """Return the losses of both at a length, by document if both have the same documents."""
-        by_document = _have_same_documents(self.row, self.reference, length)
-        first = _losses(self.row.results, length, by_document)
-        second = _losses(self.reference.results, length, by_document)
-        return first, second
+    def losses(self, case: Case) -> tuple[_Losses | None, _Losses | None]:
+        """Return the losses of both in a case, by document if both have the same documents."""
+        first = _results_in(self.row, case)
+        second = _results_in(self.reference, case)
+        by_document = _have_same_documents([*first, *second])
+        return _losses(first, by_document), _losses(second, by_document)
 
 
 def _difference_tables(name: str, rows: Sequence[Row]) -> list[Table[_Pair]]:
     """Return the table of models that are evaluated alike, if two have one training length."""
-    distinct_lengths: set[int] = set()
+    distinct_cases: set[Case] = set()
     by_train_length: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
-        distinct_lengths.update(point.case.length for point in row.points)
+        distinct_cases.update(point.case for point in row.points)
         by_train_length[row.train_length or 0].append(row)
     pairs = []
     for train_length in sorted(by_train_length):
@@ -161,10 +162,10 @@ def _difference_tables(name: str, rows: Sequence[Row]) -> list[Table[_Pair]]:
         return []
     columns = [Column[_Pair]("evaluated at →", lambda pair: pair.label)]
     num_documents = []
-    for length in sorted(distinct_lengths):
-        columns.append(Column(str(length), partial(_cell, length)))
+    for case in sorted(distinct_cases, key=lambda case: case.length):
+        columns.append(Column(str(case.length), partial(_cell, case)))
         for pair in pairs:
-            first, _ = pair.losses(length)
+            first, _ = pair.losses(case)
             if first is not None:
                 num_documents.append(len(first.tokens))
     if num_documents and min(num_documents) > 1:
@@ -175,9 +176,9 @@ def _difference_tables(name: str, rows: Sequence[Row]) -> list[Table[_Pair]]:
     return [Table(columns, pairs, caption=caption, notes=[note])]
 
 
-def _cell(length: int, pair: _Pair) -> str:
-    """Return the difference of a pair at a length."""
-    return _difference_text(*pair.losses(length))
+def _cell(case: Case, pair: _Pair) -> str:
+    """Return the difference of a pair in a case."""
+    return _difference_text(*pair.losses(case))
 
 
 def _reference(rows: Sequence[Row]) -> Row:
@@ -189,30 +190,34 @@ def _reference(rows: Sequence[Row]) -> Row:
     return rows[0]
 
 
-def _have_same_documents(first: Row, second: Row, length: int) -> bool:
-    """Return True if all seeds of two models have losses of the same documents at a length."""
+def _results_in(row: Row, case: Case) -> Sequence[Result]:
+    """Return the results of a row's seeds in a case; empty if it was not evaluated there."""
+    for point in row.points:
+        if point.case == case:
+            return point.results
+    return ()
+
+
+def _have_same_documents(results: Iterable[Result]) -> bool:
+    """Return True if all results of a case have losses of the same documents."""
     documents = set()
-    for result in (*first.results, *second.results):
-        if result.case.length == length:
-            assert isinstance(result.values, TextValues)
-            documents.add((result.case.documents, result.values.document_tokens))
+    for result in results:
+        assert isinstance(result.values, TextValues)
+        documents.add(result.values.document_tokens)
     return len(documents) == 1
 
 
-def _losses(results: Iterable[Result], length: int, by_document: bool) -> _Losses | None:
-    """Return the losses of a model's seeds at a length, or None if it was not evaluated there.
+def _losses(results: Iterable[Result], by_document: bool) -> _Losses | None:
+    """Return the losses of a model's seeds, or None without any.
 
     Args:
-        results: results of the model, one for each seed and length.
-        length: evaluation length in tokens.
+        results: results of the model in one case, one for each seed.
         by_document: True to return the losses of each document, if they are known.
     """
     nats = []
     tokens: list[int] = []
     checkpoints = []
     for result in results:
-        if result.case.length != length:
-            continue
         values = result.values
         assert isinstance(values, TextValues)
         if by_document and values.document_bits:

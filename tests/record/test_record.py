@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from commands import ROOT
 from fakes import TINY, in_this_process
-from results_documents import cells_of
+from results_documents import PROVENANCE, cells_of
 
 from alibi_fairseq import cli
+from alibi_fairseq.evaluation.recall import distance_ranges
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.files import read_json
 from alibi_fairseq.plugin import training_record
@@ -94,6 +95,34 @@ def unclean(file: Results) -> Results:
     return file
 
 
+def on_validation_split(result):
+    """Return a better result of the same seed and length on another split."""
+    values = replace(result.values, loss_bits=0.9 * result.values.loss_bits)
+    return replace(result, case=replace(result.case, split="valid", text="e" * 64), values=values)
+
+
+def with_validation_split(file: Results) -> Results:
+    """Return a file that also has results of an earlier configuration."""
+    texts = [result for result in file.results if result.case.kind == "text"]
+    return replace(file, results=[*file.results, *map(on_validation_split, texts)])
+
+
+def write_recall(entry: Path, split: str = "test", **values) -> np.ndarray:
+    """Write measurements of recall, and return the number of tokens of each range and its loss."""
+    case = read_entry(entry).row.points[-1].case
+    provenance = {**PROVENANCE, "data_sha256": case.text, **values}
+    ranges = []
+    for number, (first, last) in enumerate(distance_ranges(2048), start=1):
+        measured = {"first": first, "last": last, "tokens": 10 * number, "loss_bits": number / 2}
+        ranges.append(measured)
+    results = [{"checkpoint_sha256": "d" * 64, "length": 2048, "ranges": ranges}]
+    content = {"format": "alibi_fairseq/recall", "split": split, "provenance": provenance}
+    path = entry / "recall.json"
+    path.write_text(json.dumps({**content, "results": results}), encoding="utf-8")
+    record_hashes(entry)
+    return np.array([(found["tokens"], found["loss_bits"]) for found in ranges])
+
+
 def drop_highest_rate(entry: Path) -> None:
     path = entry / "trials.json"
     content = read_json(path)
@@ -139,6 +168,16 @@ MUTATIONS = {
         ),
         "only 2 of its 3 seeds have a result at length 2048",
     ),
+    "a seed without any evaluation": (
+        "seeds",
+        lambda entry: rewrite(
+            entry,
+            with_results(
+                lambda result: None if (result.seed, result.case.kind) == (3, "text") else result
+            ),
+        ),
+        "only 2 of its 3 seeds have a result at length 128",
+    ),
     "a seed trained in another way": (
         "seeds",
         lambda entry: rewrite(
@@ -170,6 +209,27 @@ MUTATIONS = {
             with_results(lambda result: None if result.case.length == 128 else result),
         ),
         "it has no result at its training length",
+    ),
+    "two evaluations at a length": (
+        "data",
+        lambda entry: rewrite(entry, with_validation_split),
+        "several evaluations at length 128: test (tokens 2,048 to 4,096 of each document) and "
+        "valid (tokens 2,048 to 4,096 of each document)",
+    ),
+    "recall on another split": (
+        "data",
+        lambda entry: write_recall(entry, "valid"),
+        "its recall was measured on valid, but its perplexity on test",
+    ),
+    "recall on another text": (
+        "data",
+        lambda entry: write_recall(entry, data_sha256="f" * 64),
+        "its recall was measured on another text than its perplexity",
+    ),
+    "recall in another precision": (
+        "data",
+        lambda entry: write_recall(entry, precision="bf16"),
+        "its recall was measured in bf16, but its perplexity in fp32",
     ),
     "another setting": (
         "training",
@@ -246,6 +306,27 @@ def test_edited_page_and_lost_reference_are_found(record, capsys, refuse):
     assert "is out of date" in capsys.readouterr().out
     shutil.rmtree(record / TRACK.name / "alibi")
     assert "the reference 'alibi' is no entry" in refuse(*command)
+
+
+def test_page_compares_the_cases_of_the_reference(record):
+    """Results on another split, at the same lengths, change no number."""
+    track = record / TRACK.name
+    expected = write_page([read_track(track)])
+    rewrite(track / "rotary", with_validation_split)
+    assert write_page([read_track(track)]) == expected
+
+
+def test_column_of_recall_states_its_smallest_distance(record):
+    """No range begins at 128, which is no power of 4."""
+    entry = record / TRACK.name / "rotary"
+    tokens, bits = write_recall(entry).T
+    track = read_track(entry.parent)
+    assert find_problems(read_entry(entry), track.reference) == []
+    header, *rows = cells_of(write_page([track]).partition("<details")[0])
+    rotary = next(row for row in rows if row[0] == "Rotary")
+    beyond = [first >= 256 for first, _ in distance_ranges(2048)]
+    expected = np.average(bits[beyond], weights=tokens[beyond])
+    assert (header[6], rotary[6]) == ("recall from 256", f"{expected:.2f}")
 
 
 def test_differences_and_losses_are_those_of_the_study():
@@ -337,6 +418,54 @@ def test_passkey_is_the_area_of_the_probe_beyond_the_training_length(record):
     assert "**passkey:** area under the accuracy curve beyond L" in " ".join(page.split())
 
 
+@pytest.fixture
+def comparison(tmp_path) -> Path:
+    """Return a comparison whose runs also have what an earlier configuration evaluated."""
+    folder = tmp_path / "out"
+    shown = []
+    for name in ("alibi", "rotary"):
+        for seed in (1, 2, 3):
+            run = folder / "texts" / f"{name}-128-seed{seed}"
+            of_study = STUDY / "secondary" / "cells" / f"wikipedia-{run.name}"
+            shutil.copytree(of_study, run)
+            evaluated = load(run / "evaluation.json")
+            shown += evaluated.results
+            save(with_validation_split(evaluated), run / "evaluation.json")
+        trials = STUDY / "secondary" / "tuning" / "wikipedia" / f"{name}-128-tuning.json"
+        shutil.copy(trials, folder / "texts")
+    (folder / "comparison.yaml").touch()
+    save(replace(evaluated, results=shown), folder / "results.json")
+    return folder
+
+
+def test_entries_have_the_cases_of_their_track(comparison, tmp_path, capsys, refuse):
+    """A track is on the split of the last configuration, whatever the runs were evaluated on."""
+    words = ["record", "add", comparison, "--record", tmp_path / "record", "--track", "new"]
+    words += ["--author", "Someone", "--exception", "commit=old code"]
+    alibi = [*words, "--models", "*/alibi-128", "--title", "New"]
+    (comparison / "comparison.yaml").rename(comparison / "set-aside.yaml")
+    assert "several evaluations at length 128" in refuse(*alibi)
+    (comparison / "set-aside.yaml").rename(comparison / "comparison.yaml")
+    assert cli.main([*map(str, alibi)]) == 0
+    shown = load(comparison / "results.json")
+    save(with_results(on_validation_split)(shown), comparison / "results.json")
+    rotary = [*words[:-2], "--models", "*/rotary-128"]
+    assert cli.main([*map(str, rotary)]) == 0
+    capsys.readouterr()
+    for name in ("alibi", "rotary"):
+        entry = read_entry(tmp_path / "record" / "new" / name)
+        assert {result.case for result in entry.row.results} == {
+            point.case for point in read_entry(TRACK / name).row.points
+        }
+
+    for run in (comparison / "texts").glob("rotary-128-seed?"):
+        evaluated = load(run / "evaluation.json")
+        only_valid = with_results(lambda one: one if one.case.split == "valid" else None)
+        save(only_valid(evaluated), run / "evaluation.json")
+    again = [*rotary, "--name", "again"]
+    assert "texts/rotary-128: it was not evaluated as the track is, on test" in refuse(*again)
+
+
 def test_probes_of_the_same_model_belong_to_its_entry(tmp_path):
     runs = tmp_path / "out"
     for seed in (1, 2, 3):
@@ -415,6 +544,9 @@ def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, caps
     incomplete["results"].pop()
     (tmp_path / "two.json").write_text(json.dumps(incomplete), encoding="utf-8")
     assert "at length 256 of 2 of the 3 checkpoints" in refuse(*add[:-1], tmp_path / "two.json")
+    on_valid = {**read_json(recall), "split": "valid"}
+    (tmp_path / "valid.json").write_text(json.dumps(on_valid), encoding="utf-8")
+    assert "recall was measured on valid" in refuse(*add[:-1], tmp_path / "valid.json")
     assert not (tmp_path / "record").exists()
     assert cli.main([*map(str, add)]) == 0
     entry = read_entry(tmp_path / "record" / "words" / "root-distance")
@@ -435,7 +567,9 @@ def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, caps
         if isinstance(result.values, TextValues) and result.case.kind == "text":
             assert result.values.loss_bits in losses
     page = (tmp_path / "record" / "README.md").read_text(encoding="utf-8")
-    row = next(row for row in cells_of(page) if row[0] == "Root distance")
+    header, *rows = cells_of(page.partition("<details")[0])
+    assert header[6] == "recall from 16"
+    row = next(row for row in rows if row[0] == "Root distance")
     measured = read_json(recall)["results"]
     of_seeds = []
     for result in measured:

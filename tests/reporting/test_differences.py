@@ -141,6 +141,19 @@ def test_one_seed_states_what_means_nothing():
     assert "below 3% at the training length and below 9% beyond it mean nothing" in note
 
 
+@pytest.mark.parametrize(
+    "earlier", [{"subset": "test"}, {"data_sha256": "c" * 64}, {"score_from": 32}, {"tokens": 900}]
+)
+def test_other_text_at_the_same_lengths_is_not_mixed_in(earlier):
+    """The table of a text is the same with results on another one, which has its own."""
+    expected = cells_of(sections_of(measured(data_sha256="a" * 64))[0])
+    others = [changed(record, loss_bits=3.0 * record.loss_bits) for record in measured()]
+    others = [changed(record, **{"data_sha256": "a" * 64, **earlier}) for record in others]
+    sections = sections_of([*measured(data_sha256="a" * 64), *others])
+    assert len(sections) == 2
+    assert expected in [cells_of(section) for section in sections]
+
+
 def test_single_model_has_no_differences():
     records = measured()
     records = [record for record in records if record.method.notation == "alibi"]
