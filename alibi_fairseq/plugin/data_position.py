@@ -14,7 +14,7 @@ from ..errors import UserInputError
 logger = logging.getLogger(__name__)
 
 #: Options that determine the batches of an epoch.
-_BATCH_OPTIONS = ("max_tokens", "batch_size", "required_batch_size_multiple")
+_BATCH_OPTIONS = ("task", "max_tokens", "batch_size", "required_batch_size_multiple")
 
 
 def adapt_position(position: dict, saved: dict, current: dict, path: str) -> None:
@@ -30,12 +30,20 @@ def adapt_position(position: dict, saved: dict, current: dict, path: str) -> Non
         UserInputError: the epoch has different batches than before, or another order of them.
     """
     batches_per_process = position.get("iterations_in_epoch", 0)
-    # The segment task divides the text into rows, and all processes read all batches.
-    if batches_per_process == 0 or "plan" in position:
+    if batches_per_process == 0:
         return
-    processes_before = saved.get("distributed_world_size", 1)
-    processes = current.get("distributed_world_size", 1)
-    _check_same_batches(saved, current, path)
+    if "plan" in position:
+        # All processes read all batches. SegmentIterator checks the rows of the text.
+        processes_before = 1
+        processes = 1
+        _check_same_batches(saved, current, path, ["task"])
+    else:
+        processes_before = saved.get("distributed_world_size", 1)
+        processes = current.get("distributed_world_size", 1)
+        compared = list(_BATCH_OPTIONS)
+        if current.get("grouped_shuffling"):  # shuffles groups of one batch per process
+            compared.append("distributed_world_size")
+        _check_same_batches(saved, current, path, compared)
     batches = batches_per_process * processes_before
     passes = _passes_per_update(current, position["epoch"])
     updates = batches // (processes * passes)
@@ -48,11 +56,8 @@ def adapt_position(position: dict, saved: dict, current: dict, path: str) -> Non
         )
 
 
-def _check_same_batches(saved: dict, current: dict, path: str) -> None:
+def _check_same_batches(saved: dict, current: dict, path: str, compared: list[str]) -> None:
     """Raise UserInputError if the options make other batches, or shuffle them otherwise."""
-    compared = list(_BATCH_OPTIONS)
-    if current.get("grouped_shuffling"):  # shuffles groups of one batch per process
-        compared.append("distributed_world_size")
     for option in compared:
         before = saved.get(option, current.get(option))
         now = current.get(option)

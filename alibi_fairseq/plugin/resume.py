@@ -207,6 +207,7 @@ def _batch_options(cfg) -> dict:
         **_group(cfg, "dataset"),
         **_group(cfg, "distributed_training"),
         **_group(cfg, "optimization"),
+        "task": _group(cfg, "task").get("_name"),
     }
 
 

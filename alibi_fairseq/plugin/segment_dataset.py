@@ -14,6 +14,7 @@ from fairseq.data.iterators import CountingIterator, EpochBatchIterator
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from ..errors import UserInputError
 from .segment_memory import Segment, SegmentMemory
 
 
@@ -168,7 +169,23 @@ class SegmentIterator(EpochBatchIterator):
         return {**super().state_dict(), "memory": memory, "plan": asdict(self.dataset.plan)}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Restore both. The memory stays empty if the corpus was divided into other rows."""
+        """Restore both.
+
+        Raises:
+            UserInputError: the epoch began with another division of the text, so that some text
+                would be read twice, or not at all.
+        """
+        plan = asdict(self.dataset.plan)
+        saved_plan = state_dict.get("plan", plan)
+        mid_epoch = state_dict.get("iterations_in_epoch", 0) > 0
+        if mid_epoch and saved_plan != plan:
+            division = "{tokens:,} tokens of text in {rows} rows and segments of {length}"
+            raise UserInputError(
+                f"The checkpoint was saved mid-epoch with {division.format(**saved_plan)}. This "
+                f"command would read {division.format(**plan)}. Resume with the old data, length, "
+                "batch size, and number of GPUs or processes until the epoch ends, or pass "
+                "--reset-dataloader once to start over with the first epoch's data."
+            )
         super().load_state_dict(state_dict)
-        if state_dict.get("plan") == asdict(self.dataset.plan):
-            self.memory.load_state_dict(state_dict["memory"])
+        if mid_epoch:
+            self.memory.load_state_dict(state_dict.get("memory", {}), self.dataset.rows)

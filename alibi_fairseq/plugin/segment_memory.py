@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, distributed, nn
 
 logger = logging.getLogger(__name__)
 
-#: What the decoder hands from one segment to the next.
+#: What the decoder hands from one segment to the next: (M, B, C) inputs of each layer.
 State = list[Tensor]
 
 
@@ -70,11 +71,27 @@ class SegmentMemory:
             )
         return {"segment": newest, "states": states}
 
-    def load_state_dict(self, state: dict) -> None:
-        """Restore the states of this process."""
+    def load_state_dict(self, state: dict, rows: range) -> None:
+        """Restore the states of some rows, unless the checkpoint lacks one of them.
+
+        Args:
+            state: memory of all processes, each with equally many rows.
+            rows: rows of this process, counted over all processes.
+        """
         self.kept = {}
-        if rank() in state.get("states", {}):
-            self.kept = {state["segment"]: state["states"][rank()]}
+        states = state.get("states")
+        if not states:
+            return
+        layers = next(iter(states.values()))
+        rows_per_process = layers[0].shape[1]
+        places = [divmod(row, rows_per_process) for row in rows]
+        if any(process not in states for process, _ in places):
+            return
+        own = []
+        for layer in range(len(layers)):
+            of_rows = [states[process][layer][:, row] for process, row in places]
+            own.append(torch.stack(of_rows, dim=1))
+        self.kept = {state["segment"]: own}
 
 
 @dataclass(frozen=True)

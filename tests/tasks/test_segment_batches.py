@@ -151,3 +151,41 @@ def test_rows_per_process_fit_batch():
     assert rows_per_process(64, max_tokens=256, max_sentences=None, multiple=8) == 4
     with pytest.raises(UserInputError, match="--max-tokens 63 is less than one row"):
         rows_per_process(64, max_tokens=63, max_sentences=None, multiple=1)
+
+
+def test_same_rows_resume_on_other_processes(corpus):
+    """Each process reads the rest of its rows, with their memory."""
+    task = task_for(corpus, 16)
+    stream = task.dataset("test")
+    whole = task.get_batch_iterator(stream, max_sentences=4)
+    batches = whole.next_epoch_itr()
+    next(batches)
+    next(batches)
+    states = torch.randn(2, 5, 4, 3)  # layers, inputs, rows, width
+    position = {**whole.state_dict(), "memory": {"segment": 1, "states": {0: [*states]}}}
+    remaining = [batch["target"] for batch in batches]
+
+    for process in range(2):
+        part = task.get_batch_iterator(stream, max_sentences=2, num_shards=2, shard_id=process)
+        part.load_state_dict(position)
+        own = slice(2 * process, 2 * process + 2)
+        read = list(part.next_epoch_itr())
+        for batch, targets in zip(read, remaining, strict=True):
+            assert torch.equal(batch["target"], targets[own])
+        past = read[0]["net_input"]["segment"].past()
+        assert torch.equal(torch.stack(past), states[:, :, own])
+
+
+@pytest.mark.parametrize("saved", [1, 2])
+def test_memory_of_two_processes_is_restored_on_one_if_both_saved_it(saved):
+    states = torch.randn(2, 5, 4, 3)
+    both = {0: [*states[:, :, :2]], 1: [*states[:, :, 2:]]}
+    memory = SegmentMemory()
+    memory.load_state_dict(
+        {"segment": 1, "states": {process: both[process] for process in range(saved)}}, range(4)
+    )
+    past = Segment(2, memory).past()
+    if saved == 2:
+        assert torch.equal(torch.stack(past), states)
+    else:
+        assert past is None

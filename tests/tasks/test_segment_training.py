@@ -6,6 +6,7 @@ import pytest
 import torch
 from fairseq_runs import equal, run_train, same_training_state, write_corpus
 
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.decoder import AlibiDecoder
 
 XL = (
@@ -99,13 +100,50 @@ def test_epoch_can_end_before_short_batch(corpus, tmp_path, memories):
     assert [remembered for _, remembered in memories] == [0, 8, *[12] * 7, 0, 8, *[12] * 4]
 
 
-def test_different_row_count_resets_memory(corpus, tmp_path, memories):
-    flags = XL.split()
-    run_train(corpus, tmp_path / "a", *flags, "--max-update", "6", "--disable-validation")
+@pytest.fixture(scope="module")
+def interrupted(corpus, tmp_path_factory):
+    """Return a checkpoint after two of ten segments."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    run_train(corpus, folder, *XL.split(), "--max-update", "2", "--disable-validation")
+    return folder / "checkpoint_last.pt"
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("change", ["--batch-size 8", "--batch-size 2", "--tokens-per-sample 16"])
+def test_other_division_of_text_needs_new_epoch(corpus, interrupted, tmp_path, change):
+    flags = [*XL.split(), "--restore-file", str(interrupted), *change.split()]
+    with pytest.raises(UserInputError, match="saved mid-epoch with 317 tokens of text in 4 rows"):
+        run_train(corpus, tmp_path, *flags, "--max-update", "3")
+
+
+@pytest.mark.ci
+def test_other_text_needs_new_epoch(interrupted, tmp_path):
+    data = write_corpus(tmp_path, train=200, valid=101)
+    flags = [*XL.split(), "--restore-file", str(interrupted), "--max-update", "3"]
+    with pytest.raises(UserInputError, match="would read 200 tokens of text in 4 rows"):
+        run_train(data, tmp_path / "run", *flags)
+    run_train(data, tmp_path / "run", *flags, "--reset-dataloader", "--disable-validation")
+
+
+@pytest.mark.ci
+def test_rows_may_change_between_epochs(corpus, tmp_path, memories):
+    flags = [*XL.split(), "--disable-validation"]
+    run_train(corpus, tmp_path, *flags, "--max-update", "10")
     memories.clear()
-    flags[flags.index("--batch-size") + 1] = "3"
-    run_train(corpus, tmp_path / "a", *flags, "--max-update", "8", "--disable-validation")
+    run_train(corpus, tmp_path, *flags, "--batch-size", "8", "--max-update", "12")
     assert [remembered for _, remembered in memories] == [0, 8]
+
+
+@pytest.mark.ci
+def test_other_update_freq_reads_whole_epoch(corpus, tmp_path, memories, caplog):
+    """Five segments were read, which are two updates of two, so the fifth is read again."""
+    flags = [*XL.split(), "--disable-validation"]
+    run_train(corpus, tmp_path, *flags, "--max-update", "5")
+    memories.clear()
+    resumed = run_train(corpus, tmp_path, *flags, "--update-freq", "2", "--max-update", "9")
+    assert [remembered for _, remembered in memories] == [0, 8, 12, 12, 12, 12, 0, 8]
+    assert resumed["extra_state"]["train_iterator"]["epoch"] == 2
+    assert "1 of the 5 batches that were read in this epoch are read again" in caplog.text
 
 
 def test_method_without_memory_trains_on_segments(corpus, tmp_path, memories):

@@ -85,6 +85,15 @@ def test_grouped_shuffling_needs_same_processes():
         adapt_position(position, saved, current, "checkpoint.pt")
 
 
+@pytest.mark.parametrize("position", [{}, {"plan": {}}])
+def test_other_task_needs_new_epoch(position):
+    position.update(epoch=1, iterations_in_epoch=5)
+    saved = options_of(1, 1, task="language_modeling")
+    current = options_of(1, 1, task="segment_language_modeling")
+    with pytest.raises(UserInputError, match="--task segment_language_modeling would change"):
+        adapt_position(position, saved, current, "checkpoint.pt")
+
+
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--update-freq", "2")
 
 
