@@ -27,7 +27,7 @@ class Estimate(Difference):
     """A change of log perplexity, in nats per token.
 
     Attributes:
-        seeds: number of seeds of each group of models.
+        seeds: number of seeds of each group of models that the estimate uses.
     """
 
     seeds: tuple[int, ...]
@@ -87,7 +87,7 @@ def estimate_change(first: DocumentLosses, second: DocumentLosses) -> Estimate |
     change = difference(first_nats, second_nats, weights, same_models)
     if change is None:
         return None
-    return Estimate(**vars(change), seeds=(len(first.seeds), len(second.seeds)))
+    return Estimate(**vars(change), seeds=(len(first_nats), len(second_nats)))
 
 
 def change_between(losses: Losses, first: EvaluationKey, second: EvaluationKey) -> Estimate | None:

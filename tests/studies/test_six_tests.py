@@ -264,6 +264,17 @@ def test_paired_estimate_equals_scipy_without_article_variance():
     assert Condition("", estimate, low=-0.4, high=0.4).p_value == pytest.approx(p)
 
 
+def test_paired_estimate_uses_and_counts_shared_seeds():
+    nats = np.random.default_rng(4).standard_normal((3, DOCUMENTS))
+    model = ("a", "b", 1)
+    first = DocumentLosses(model, (1, 2, 3), nats)
+    second = DocumentLosses(model, (2, 3), np.zeros((2, DOCUMENTS)))
+    shared = DocumentLosses(model, (2, 3), nats[1:])
+    estimate = estimate_change(first, second)
+    assert estimate.seeds == (2, 2)
+    assert estimate == estimate_change(shared, second)
+
+
 def test_unpaired_estimate_without_article_variance_is_welch():
     random = np.random.default_rng(2)
     nats = random.standard_normal((4, 1))
