@@ -29,7 +29,7 @@ class TrainingCost:
     Attributes:
         model: name of the model, which its seeds share.
         hours: duration over all sessions, with validation and saving.
-        tokens_per_second: speed of the updates.
+        tokens_per_second: speed of the updates; None if it is unknown, as after a single update.
         peak_memory_mb: memory of the process; on a GPU, of its allocations.
         processor: name of the GPU, or of the processor without one.
         begin: begin of the training, if it was not interrupted.
@@ -38,7 +38,7 @@ class TrainingCost:
 
     model: str
     hours: float
-    tokens_per_second: float
+    tokens_per_second: float | None
     peak_memory_mb: float | None
     processor: str
     begin: datetime
@@ -55,7 +55,7 @@ def read_training_cost(model: str, folder: Path) -> TrainingCost:
     return TrainingCost(
         model=model,
         hours=hours,
-        tokens_per_second=cost.tokens_per_second or 0.0,
+        tokens_per_second=cost.tokens_per_second,
         peak_memory_mb=cost.peak_memory_mb,
         processor=processor_name(training.provenance.hardware),
         begin=end - timedelta(hours=hours),
@@ -103,7 +103,7 @@ def _cost_row(
     return CostRow(
         model=model,
         minutes=60 * hours,
-        tokens_per_second=statistics.fmean(cost.tokens_per_second for cost in of_model),
+        tokens_per_second=mean_of_known(cost.tokens_per_second for cost in of_model),
         memory_gb=None if peak_memory_mb is None else peak_memory_mb / 1000,
         runs_at_a_time=_runs_at_a_time(of_model, costs),
     )

@@ -66,3 +66,15 @@ def test_cost_table_has_means_over_the_seeds_of_each_model(recorded):
 def test_recorded_begin_is_the_hours_before_the_last_validation(recorded):
     cost = recorded[-1]
     assert (cost.end - cost.begin).total_seconds() == pytest.approx(3600 * cost.hours, abs=1e-3)
+
+
+def test_unknown_speed_does_not_count(recorded, tmp_path):
+    """A training of one update has no speed, because its first update is not timed."""
+    document = json.loads((CELLS / f"{MODELS[0]}-seed1" / "training.json").read_text())
+    del document["results"][-1]["cost"]["tokens_per_second"]
+    (tmp_path / "training.json").write_text(json.dumps(document))
+    unknown = read_training_cost("alibi", tmp_path)
+    known = replace(unknown, tokens_per_second=2000.0)
+    assert cost_rows([unknown, known])[0].tokens_per_second == 2000
+    _, row = cells_of(cost_table([unknown]))
+    assert row[2] == "–"
