@@ -80,6 +80,16 @@ class EvalStep:
             return False
         return self.is_measured(load(self.results_path).results, self.checkpoint_sha256)
 
+    def is_measured(self, results: Iterable[Result], checkpoint_sha256: str | None) -> bool:
+        """Return True if results have each case of the checkpoint.
+
+        Args:
+            checkpoint_sha256: hash of the checkpoint; None if the run's folder is gone.
+        """
+        sweep = self.sweep()
+        known = of_checkpoint(results, self.checkpoint, checkpoint_sha256)
+        return len(sweep.find(known)) == len(sweep.cases)
+
     def execute(self, run_name: str, slot: Slot) -> None:
         """Evaluate the checkpoint.
 
@@ -93,16 +103,6 @@ class EvalStep:
     def sweep(self) -> Sweep:
         """Return what the evaluation measures. Requires prepared data."""
         return Sweep.of_data(self.config, self.data)
-
-    def is_measured(self, results: Iterable[Result], checkpoint_sha256: str | None) -> bool:
-        """Return True if results have each case of the checkpoint.
-
-        Args:
-            checkpoint_sha256: hash of the checkpoint; None if the run's folder is gone.
-        """
-        sweep = self.sweep()
-        known = of_checkpoint(results, self.checkpoint, checkpoint_sha256)
-        return len(sweep.find(known)) == len(sweep.cases)
 
     def load_results(self) -> Results:
         """Return the results of the step only, from its results file, with its variant."""

@@ -183,7 +183,7 @@ def identify_checkpoint(result: Result) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Result that an experiment needs.
+    """Result that an evaluation should have.
 
     Attributes:
         details: parts of the text whose losses are needed: ``documents``, ``positions``.

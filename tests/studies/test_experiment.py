@@ -334,6 +334,37 @@ def test_diverged_model_is_recorded_and_not_trained_again(data_bin, tmp_path, mo
     assert len(commands.trained) == 2
 
 
+@pytest.mark.parametrize("file", ["evaluation.json", TRAINING_FILE])
+def test_model_without_a_result_is_incomplete(data_bin, tmp_path, monkeypatch, file):
+    """Its evaluation lacks a case, or its training has another series."""
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    config = {
+        "title": "One model",
+        "corpora": [{"name": "demo"}],
+        "training": {**TRAINING, "lr": 0.002},
+        "evaluation": {"subset": "test", "eval_lengths": [16, 32]},
+        "shared_vocabulary": 400,
+        "models": [SHORT],
+    }
+    study = Study(
+        config=from_mapping(config, StudyConfig),
+        texts={"demo": data_bin},
+        folder=tmp_path / "work",
+        results=tmp_path / "results",
+        write_page=lambda: tmp_path,
+    )
+    assert execute_experiment(study, parallel=1) == 0
+    (run,) = study.plan().runs
+    assert run.is_complete
+    path = run.kept.folder / file
+    kept = load(path)
+    first, *others = kept.results
+    other = replace(first, series=Series({**first.series.settings, "model.dropout": 0.5}))
+    changed = others if file == "evaluation.json" else [*others, other]
+    save(replace(kept, results=changed), path)
+    assert not run.is_complete
+
+
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_failed_models_do_not_end_the_study(data_bin, tmp_path, monkeypatch, capsys, parallel):
     """An evaluation, a training, and a trial fail. All rates of T5 bias diverge."""
