@@ -17,7 +17,7 @@ from alibi_fairseq.experiment.runner import execute_experiment, format_dry_run
 from alibi_fairseq.options import positive_integer
 
 if TYPE_CHECKING:
-    from .config import StudyConfig
+    from .config import StudyFile
 
 STUDIES = Path(__file__).resolve().parent
 DEFAULT_CONFIG = STUDIES / "small_models" / "primary.yaml"
@@ -112,16 +112,10 @@ def page_module(path: Path) -> str:
     return DEFAULT_PAGE
 
 
-def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
-    """Write the page of a study and return its path.
-
-    Args:
-        path: YAML file of the study.
-        config: the study.
-        results: results of all studies.
-    """
+def write_study_page(study: StudyFile) -> Path:
+    """Write the page of a study and return its path."""
     # Imported here, so that a machine without the packages of the page can train the models.
-    return import_module(page_module(path)).write_study_page(path, config, results)
+    return import_module(page_module(study.path)).write_study_page(study)
 
 
 def main(arguments: list[str]) -> int:
@@ -130,7 +124,7 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     reject_unused_options(parser, args)
     # Imported here, so that a missing package of the extra "study" is reported in one sentence.
-    from .config import StudyConfig
+    from .config import StudyConfig, StudyFile
     from .experiment import Study
 
     if args.user_dir:
@@ -138,7 +132,6 @@ def main(arguments: list[str]) -> int:
 
         import_user_module(args)
     config = load_config(args.config, StudyConfig)
-    results = args.results / args.config.stem
     if not config.tests:
         if page_module(args.config) == DEFAULT_PAGE:
             raise errors.UserInputError(
@@ -151,7 +144,8 @@ def main(arguments: list[str]) -> int:
             )
     if args.methods:
         config = config.with_methods(args.methods, args.user_dir)
-    write_page = partial(write_study_page, args.config, config, args.results)
+    file = StudyFile(args.config, config, args.results)
+    write_page = partial(write_study_page, file)
     if not args.corpus:
         print(write_page())
         if args.readme:
@@ -161,7 +155,7 @@ def main(arguments: list[str]) -> int:
         return 0
     texts = corpus_paths(args.corpus, [corpus.name for corpus in config.corpora])
     folder = (args.work_dir or WORK_DIR) / args.config.stem
-    study = Study(config, texts, folder, results, write_page, args.models or "*")
+    study = Study(config, texts, folder, file.results, write_page, args.models or "*")
     if not study.plan().runs:
         parser.error(f"--models {args.models} matches no model of {args.config}. Pass another.")
     if args.dry_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import pydantic.dataclasses
 from pydantic import Field
@@ -107,6 +107,25 @@ class StudyConfig(ExperimentConfig):
             if "alibi" in names and self.tests.train_length in group.train_lengths:
                 return group
         return self.models[0]
+
+
+class StudyFile(NamedTuple):
+    """A study's YAML file, and where the results are that its page shows.
+
+    Attributes:
+        path: the file. A template of the page may be next to it.
+        config: the study that it describes.
+        all_results: folder with a folder of results for each study.
+    """
+
+    path: Path
+    config: StudyConfig
+    all_results: Path
+
+    @property
+    def results(self) -> Path:
+        """Folder of the results of this study, which holds ``cells/`` and ``tuning/``."""
+        return self.all_results / self.path.stem
 
 
 def _shared_values(evaluations: Sequence[Evaluation]) -> Evaluation:

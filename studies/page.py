@@ -7,7 +7,7 @@ from pathlib import Path
 from .analysis.by_length import method_losses
 from .analysis.compared_models import ComparedLosses
 from .analysis.study_results import StudyResults
-from .config import StudyConfig
+from .config import StudyFile
 from .sections.context_gain import context_gain_by_budget, context_gain_section
 from .sections.gap_during_training import gap_during_training_section
 from .sections.perplexity_by_length import draw_method_lengths, perplexity_table
@@ -22,22 +22,14 @@ PAGE = Path(__file__).with_name("page.md")
 DISCLOSURE = PAGE.with_name("disclosure.md")
 
 
-def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
-    """Write the page and its figures from the JSON of a study.
-
-    Args:
-        path: YAML file of the study. A template of the page may be next to it.
-        config: the study, with the models of the six tests.
-        results: results of all studies. The folder of this study holds ``cells/`` and ``tuning/``.
-
-    Returns:
-        The path of the page.
-    """
-    folder = results / path.stem
-    own_template = path.with_suffix(".md")
+def write_study_page(file: StudyFile) -> Path:
+    """Write the page and its figures from the JSON of a study, and return its path."""
+    folder = file.results
+    own_template = file.path.with_suffix(".md")
     template = own_template if own_template.is_file() else PAGE
+    config = file.config
     models = config.tests
-    assert models is not None
+    assert models is not None, "this page is about the six tests"
     study = StudyResults.load(folder)
     losses = ComparedLosses(models, study.losses)
     write_page(

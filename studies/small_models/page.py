@@ -14,7 +14,7 @@ from ..analysis.losses import Losses
 from ..analysis.paper_changes import table5_change
 from ..analysis.published_gaps import published_gap_range
 from ..analysis.study_results import StudyResults
-from ..config import StudyConfig
+from ..config import StudyFile
 from ..sections.changes import (
     change_cells,
     change_in_words,
@@ -45,9 +45,9 @@ BEYOND_TESTS = {
 }
 
 
-def write_study_page(_: Path, __: StudyConfig, results: Path) -> Path:
+def write_study_page(file: StudyFile) -> Path:
     """Write the page that all configurations share, and return its path."""
-    return write_small_models_page(results)
+    return write_small_models_page(file.all_results)
 
 
 def write_small_models_page(folder: Path) -> Path:

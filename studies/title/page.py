@@ -15,7 +15,7 @@ from ..analysis.cost_and_lead import table5_pair
 from ..analysis.estimates import percent
 from ..analysis.published_gaps import published_gap_range
 from ..analysis.six_tests import DECLARED
-from ..config import StudyConfig
+from ..config import StudyFile
 from ..sections.changes import change_in_words, interval_in_words, size_in_words
 from ..sections.cost_and_lead import (
     SAME_IN_A_TABLE,
@@ -67,10 +67,10 @@ LEAD_FALLS = {
 }
 
 
-def write_study_page(_: Path, config: StudyConfig, results: Path) -> Path:
+def write_study_page(file: StudyFile) -> Path:
     """Write the page that all budgets share, and return its path."""
-    assert config.tests is not None, "each budget names its tests"
-    return write_title_page(results, config.tests)
+    assert file.config.tests is not None, "each budget names its tests"
+    return write_title_page(file.all_results, file.config.tests)
 
 
 def write_title_page(folder: Path, models: ComparedModels) -> Path:
