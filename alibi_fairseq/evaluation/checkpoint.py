@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from fairseq import checkpoint_utils
@@ -31,6 +31,7 @@ from ..positions.plugin_sources import plugin_sha256
 from ..results.data_hashes import check_dictionary
 from ..results.file import load_training
 from ..results.file_names import BEST_CHECKPOINT
+from ..results.result import Result
 from ..results.series import SERIES_KEY, Series, read_series
 from ..results.training_settings import settings_of_weights
 from .device import find_dtype
@@ -233,10 +234,14 @@ def load_checkpoint(
         series = Series(settings, facts=facts)
     elif series.settings.get("plugin") != plugin_sha256(method.names):
         logger.warning("'%s' was trained with another version of its plugin.", path)
+    at: int | Literal["best"] = updates
+    if path.name == BEST_CHECKPOINT:
+        at = "best"
+        warn_of_unfinished_training(path)
     weights = WeightsIdentity(
         series=series,
         seed=cfg.common.seed,
-        at="best" if path.name == BEST_CHECKPOINT else updates,
+        at=at,
         updates=updates,
     )
     positions = model.decoder.embed_positions
@@ -258,8 +263,30 @@ def recorded_series(state: dict, path: Path) -> Series | None:
     content = (state.get("extra_state") or {}).get(SERIES_KEY)
     if content is not None:
         return read_series(content, str(path))
+    last = last_validation(path)
+    return None if last is None else last.series
+
+
+def warn_of_unfinished_training(path: Path) -> None:
+    """Warn if the training of a best checkpoint had updates left at its last validation.
+
+    The best checkpoints of a finished and of an unfinished training count as seeds of one model.
+    """
+    last = last_validation(path)
+    if last is None or last.updates is None:
+        return
+    planned = last.series.settings.get("optimization.max_update", 0)
+    if last.updates < planned:
+        logger.warning(
+            f"'{path}' is the best of the first {last.updates:,} of {planned:,} updates. Finish "
+            "the training before you average it with other seeds."
+        )
+
+
+def last_validation(path: Path) -> Result | None:
+    """Return the newest result in the training record next to a checkpoint, or None."""
     try:
-        return load_training(path.parent).results[-1].series
+        return load_training(path.parent).results[-1]
     except (FileNotFoundError, IndexError, UserInputError):
         return None
 

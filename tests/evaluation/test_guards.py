@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from commands import SHORT, in_process
 from conftest import describe
 
 from alibi_fairseq.errors import UserInputError
@@ -174,3 +175,17 @@ def test_differing_tied_weights_are_rejected(trained, tmp_path, refuse, name, co
     flags = {"eval": ["--lengths", "16"], "export": ["--data"]}[command]
     assert refuse(command, "--path", path, "--out", tmp_path / "out", *flags, trained.data)
     assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]
+
+
+@pytest.mark.ci
+def test_best_checkpoint_of_unfinished_training_warns(data_bin, sweep, tmp_path, caplog):
+    flags = [*SHORT, "--max-update", "4", "--save-dir", tmp_path / "run"]
+    in_process("train", data_bin, *flags, "--stop-time-hours", "1e-9")
+    checkpoint = tmp_path / "run" / "checkpoint_best.pt"
+    sweep(checkpoint, data=data_bin, out="stopped", lengths=[8])
+    warning = "is the best of the first 1 of 4 updates"
+    assert warning in caplog.text
+    caplog.clear()
+    in_process("train", data_bin, *flags)
+    sweep(checkpoint, data=data_bin, out="finished", lengths=[8])
+    assert "is the best of the first" not in caplog.text
