@@ -136,7 +136,7 @@ class Eval(CliCommand):
             evaluated = self._evaluate_folders()
         else:
             evaluated = self._evaluate_checkpoints()
-        results = load(self.out).results
+        results = load(self.out).results  # also of earlier evaluations
         if any(isinstance(result.values, ProbeValues) for result in results):
             print(f"{markdown.to_markdown([accuracy_table(results)])}\nResults: {self.out}")
             return

@@ -60,7 +60,7 @@ class LoadedModel:
         memory_length: most inputs that the model remembers from the windows before; 0 without a
             memory.
         max_length: longest window the model takes.
-        shares_start: True if one pass may score all windows at the start of a split, because no
+        shares_start: True if one pass may score all windows at the start of a span, because no
             score depends on the number of later tokens.
         bytes_per_input: estimated memory per input of a forward pass.
     """
@@ -223,8 +223,6 @@ def load_checkpoint(
     check_dictionary(state, path, data)
     (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
     check_ties(state["model"], model, path)
-    history = state.get("optimizer_history") or [{}]
-    updates = int(history[-1].get("num_updates", 0))
     model = model.to(device=device, dtype=find_dtype(precision)).eval()
     method = MethodSpec.from_options(cfg.model)
     series = recorded_series(state, path)
@@ -234,25 +232,21 @@ def load_checkpoint(
         series = Series(settings, facts=facts)
     elif series.settings.get("plugin") != plugin_sha256(method.names):
         logger.warning("'%s' was trained with another version of its plugin.", path)
+    history = state.get("optimizer_history") or [{}]
+    updates = int(history[-1].get("num_updates", 0))
     at: int | Literal["best"] = updates
     if path.name == BEST_CHECKPOINT:
         at = "best"
         warn_of_unfinished_training(path)
-    weights = WeightsIdentity(
-        series=series,
-        seed=cfg.common.seed,
-        at=at,
-        updates=updates,
-    )
     positions = model.decoder.embed_positions
     return LoadedModel(
         decoder=model.decoder,
         path=path,
-        weights=weights,
+        weights=WeightsIdentity(series, seed=cfg.common.seed, at=at, updates=updates),
         method=method,
         memory_length=getattr(positions, "memory_length", 0) or 0,
         max_length=find_max_length(model),
-        # fairseq's own position embeddings do not depend on the number of keys.
+        # fairseq's own position embeddings don't depend on the number of keys.
         shares_start=not getattr(positions, "depends_on_key_count", False),
         bytes_per_input=values_per_input(cfg.model) * find_dtype(precision).itemsize,
     )
