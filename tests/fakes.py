@@ -186,7 +186,7 @@ class Commands:
             documents["document_bits"] = (1900.0, 2100.0)
         results = []
         for case in sweep.cases:
-            wanted = sweep.wanted(case, weights_of_fake(model))
+            identity = sweep.result_identity(case, weights_of_fake(model))
             values = TextValues(
                 math.log2(perplexity(model, case.length)),
                 tokens=1000,
@@ -194,13 +194,13 @@ class Commands:
                 **documents,
             )
             result = Result(
-                series=wanted.series,
-                reading=wanted.reading,
-                seed=wanted.seed,
+                series=identity.series,
+                reading=identity.reading,
+                seed=identity.seed,
                 case=case,
                 values=values,
                 checkpoint=str(model),
-                checkpoint_sha256=wanted.checkpoint_sha256,
+                checkpoint_sha256=sha256_file(model),
                 updates=weights_of_fake(model).updates,
                 cost=Cost(device=find_device("auto").type),
             )
@@ -221,7 +221,7 @@ def weights_of_fake(checkpoint: Path) -> WeightsIdentity:
     if kept.isdigit():
         updates = int(kept)
     at = "best" if kept == "best" else updates
-    return WeightsIdentity(last.series, last.seed, at, updates, sha256_file(checkpoint))
+    return WeightsIdentity(last.series, last.seed, at, updates)
 
 
 def sweep_config(words: list[str]) -> SweepConfig:

@@ -42,14 +42,6 @@ class Evaluator(ABC):
         """Return the number of inputs of a case, for the progress bar."""
 
     @abstractmethod
-    def check(self, model: LoadedModel, case: Case) -> None:
-        """Check that a model can compute a case, before the first case is measured.
-
-        Raises:
-            UserInputError: it cannot.
-        """
-
-    @abstractmethod
     def measure(
         self, model: LoadedModel, case: Case, progress: Callable[[int], object]
     ) -> Measured:

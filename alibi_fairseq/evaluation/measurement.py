@@ -108,7 +108,8 @@ def measure_cases(
         for checkpoint, missing_cases in missing.items():
             model = load_model(checkpoint)
             for case in missing_cases:
-                evaluator.check(model, case)
+                model.check_length(case.length)
+                model.check_stride(case.length, case.stride)
             for case in missing_cases:
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {_describe(case)}")
                 earlier = results.on_same_text(checkpoint, case)
@@ -194,16 +195,15 @@ class SweepResults:
         known = self._of_checkpoint(checkpoint)
         if known:
             weights = replace(weights, series=known[-1].series)
-        weights = replace(weights, sha256=self._hashes[checkpoint])
-        wanted = self._evaluator.sweep.wanted(case, weights)
+        identity = self._evaluator.sweep.result_identity(case, weights)
         new = Result(
-            series=wanted.series,
-            reading=wanted.reading,
-            seed=wanted.seed,
-            case=wanted.case,
+            series=identity.series,
+            reading=identity.reading,
+            seed=identity.seed,
+            case=case,
             values=measured.values,
             checkpoint=str(checkpoint),
-            checkpoint_sha256=wanted.checkpoint_sha256,
+            checkpoint_sha256=self._hashes[checkpoint],
             updates=weights.updates,
             cost=measured.cost,
             text=self._evaluator.text,

@@ -48,10 +48,6 @@ class ProbeEvaluator(Evaluator):
     def num_inputs(self, case: Case) -> int:
         return probes.SEQUENCES_PER_CASE * case.length
 
-    def check(self, model: LoadedModel, case: Case) -> None:
-        """Check that the positions of a model allow the sequences of a case."""
-        model.check_length(case.length)
-
     def measure(
         self, model: LoadedModel, case: Case, progress: Callable[[int], object]
     ) -> Measured:

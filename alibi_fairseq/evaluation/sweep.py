@@ -18,7 +18,7 @@ from ..data.probes import DEPTHS
 from ..positions.plugin_sources import plugin_sha256
 from ..results.case import Case
 from ..results.data_hashes import data_folders
-from ..results.result import Result, Wanted, is_wanted
+from ..results.result import Identity, Result, is_wanted
 from ..results.series import Reading, Series
 from ..results.settings import selection
 from .config import SweepConfig
@@ -37,7 +37,6 @@ class WeightsIdentity:
         seed: seed of the training; None if unknown.
         at: checkpoint of the training, as in :class:`..results.series.Reading`.
         updates: update count of the checkpoint; None if unknown.
-        sha256: hash of the checkpoint, or of all files of the folder; None until it is read.
         variant: name in tables, besides position method and training length.
     """
 
@@ -45,15 +44,12 @@ class WeightsIdentity:
     seed: int | None
     at: int | Literal["best"] | None
     updates: int | None = None
-    sha256: str | None = None
     variant: str = ""
 
     @classmethod
     def of_result(cls, result: Result) -> WeightsIdentity:
         """Return the identity of the weights that a result is of."""
-        return cls(
-            result.series, result.seed, result.reading.at, result.updates, result.checkpoint_sha256
-        )
+        return cls(result.series, result.seed, result.reading.at, result.updates)
 
 
 @dataclass(frozen=True)
@@ -142,25 +138,13 @@ class Sweep:
             cases.append(case)
         return cases
 
-    def wanted(self, case: Case, weights: WeightsIdentity) -> Wanted:
-        """Return the result of a case that an evaluation of a model's weights should have.
-
-        The losses of documents are wanted if the evaluation knows where they begin, even if the
-        case doesn't depend on it.
+    def result_identity(self, case: Case, weights: WeightsIdentity) -> Identity:
+        """Return the identity of the result that an evaluation of a model's weights has of a case.
 
         Args:
             case: one of :attr:`cases`, or the same in other windows.
         """
-        documents = self.identities[case.split].documents
-        return Wanted(
-            series=weights.series,
-            seed=weights.seed,
-            reading=self._reading(weights),
-            case=case,
-            details=frozenset() if documents is None else frozenset({"documents"}),
-            documents=documents,
-            checkpoint_sha256=weights.sha256,
-        )
+        return Identity(weights.series, self._reading(weights), weights.seed, case)
 
     def _reading(self, weights: WeightsIdentity) -> Reading:
         """Return which weights the evaluation reads, and how."""
@@ -188,14 +172,19 @@ class Sweep:
         """
         if not known:
             return {}
-        weights = WeightsIdentity.of_result(known[-1])
+        last = known[-1]
+        weights = WeightsIdentity.of_result(last)
         wanted = {}
         for case in self.cases if cases is None else cases:
-            wanted[case] = self.wanted(case, weights)
+            wanted[case] = self.result_identity(case, weights)
         found = {}
         for result in known:
-            want = wanted.get(result.case)
-            if want is not None and is_wanted(result, want):
+            identity = wanted.get(result.case)
+            if identity is None:
+                continue
+            # Their losses are wanted even if the case doesn't depend on where documents begin.
+            documents = self.identities[result.case.split].documents
+            if is_wanted(result, identity, documents, last.checkpoint_sha256):
                 found[result.case] = result
         return found
 

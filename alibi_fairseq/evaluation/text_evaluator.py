@@ -91,11 +91,6 @@ class TextEvaluator(Evaluator):
     def num_inputs(self, case: Case) -> int:
         return sum(window.length for window in share_start(self._windows(case)))
 
-    def check(self, model: LoadedModel, case: Case) -> None:
-        """Check that the positions and the memory of a model allow the windows of a case."""
-        model.check_length(case.length)
-        model.check_stride(case.length, case.stride)
-
     def measure(
         self, model: LoadedModel, case: Case, progress: Callable[[int], object]
     ) -> Measured:

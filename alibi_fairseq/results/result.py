@@ -17,8 +17,8 @@ averaged as seeds?     all but the seeds, which are known and differ  :func:`gro
 in one row?            also not the case                              :class:`RowKey`
 measured twice?        identity and checkpoint                        :func:`distinct`
 of the same weights?   series, seed, and checkpoint                   :func:`identify_checkpoint`
-already known?         identity, and the details, document            :func:`is_wanted`
-                       boundaries, and checkpoint that are wanted
+already known?         identity, and the document boundaries and      :func:`is_wanted`
+                       the checkpoint that are wanted
 replaced in its file?  identity, and the checkpoint or its path       :func:`replaces`
 =====================  =============================================  ===========================
 """
@@ -181,42 +181,26 @@ def identify_checkpoint(result: Result) -> str:
     return str(result.values.outcome)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Result that an evaluation should have.
+def is_wanted(
+    result: Result,
+    identity: Identity,
+    documents: str | None = None,
+    checkpoint_sha256: str | None = None,
+) -> bool:
+    """Return True if a result has an identity and what else is wanted of it.
 
-    Attributes:
-        details: parts of the text whose losses are needed: ``documents``, ``positions``.
-        documents: boundaries of these documents; None if any will do.
-        checkpoint_sha256: hash of the checkpoint if the folder of the run has it; None without one.
-            A result of another checkpoint is then out of date.
+    Args:
+        documents: boundaries of the documents whose losses are wanted; None if none are.
+        checkpoint_sha256: hash of the checkpoint; None if any will do. A result of another
+            checkpoint is out of date.
     """
-
-    series: Series
-    seed: int | None
-    reading: Reading
-    case: Case
-    details: frozenset[str] = frozenset()
-    documents: str | None = None
-    checkpoint_sha256: str | None = None
-
-    @property
-    def identity(self) -> Identity:
-        """What is measured of which model."""
-        return Identity(self.series, self.reading, self.seed, self.case)
-
-
-def is_wanted(result: Result, want: Wanted) -> bool:
-    """Return True if a result is the wanted one, with its details and of its checkpoint."""
-    if result.identity != want.identity:
+    if result.identity != identity:
         return False
-    if want.case.text is None or result.values is None:
+    if identity.case.text is None or result.values is None:
         return False
-    if not want.details <= result.values.details:
+    if documents not in (None, result.values.documents):
         return False
-    if want.documents not in (None, result.values.documents):
-        return False
-    return want.checkpoint_sha256 in (None, result.checkpoint_sha256)
+    return checkpoint_sha256 in (None, result.checkpoint_sha256)
 
 
 def replaces(new: Result, old: Result) -> bool:

@@ -16,7 +16,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.reporting.texts import identify_raw_text
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import DataHashes
-from alibi_fairseq.results.result import Result, Wanted, group_seeds, is_wanted, replaces
+from alibi_fairseq.results.result import Identity, Result, group_seeds, is_wanted, replaces
 from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical, selection
 from alibi_fairseq.results.training_settings import collect_settings
@@ -67,7 +67,7 @@ def check(first: Result, second: Result, averaged: bool) -> None:
         [2] if averaged else [1, 1]
     )
     # What the first run has is wanted of the second one.
-    wanted = Wanted(second.series, 1, second.reading, second.case)
+    wanted = replace(second, seed=1).identity
     assert is_wanted(replace(first, seed=1), wanted) == averaged
 
 
@@ -441,26 +441,18 @@ def test_validations_of_several_splits_belong_to_one_run():
     assert {row.run for row, _ in group_seeds(results)} == {0}
 
 
-def test_details_that_are_added_are_missing():
-    series = Series(settings_with())
-    wanted = Wanted(series, 1, READING, CASE, frozenset({"documents"}))
-    without = result_of(series)
-    assert not is_wanted(without, wanted)
-    values = TextValues(3.0, document_tokens=(4, 5), document_bits=(12.0, 15.0))
-    assert is_wanted(replace(without, values=values), wanted)
-    both = replace(wanted, details=frozenset({"documents", "positions"}))
-    assert not is_wanted(replace(without, values=values), both)
-
-
 def test_losses_of_other_documents_are_missing():
     series = Series(settings_with())
-    wanted = Wanted(series, 1, READING, CASE, frozenset({"documents"}), documents="2" * 64)
+    without = result_of(series)
+    documents = "2" * 64
+    assert is_wanted(without, without.identity)
+    assert not is_wanted(without, without.identity, documents)
     values = TextValues(3.0, documents="1" * 64, document_tokens=(4, 5), document_bits=(12.0, 15.0))
-    other = replace(result_of(series), values=values)
-    assert not is_wanted(other, wanted)
-    same = replace(other, values=replace(values, documents="2" * 64))
-    assert is_wanted(same, wanted)
-    assert is_wanted(other, replace(wanted, documents=None))
+    other = replace(without, values=values)
+    assert not is_wanted(other, other.identity, documents)
+    same = replace(other, values=replace(values, documents=documents))
+    assert is_wanted(same, same.identity, documents)
+    assert is_wanted(other, other.identity)
 
 
 def test_new_result_replaces_that_of_its_identity():
@@ -483,10 +475,9 @@ def test_new_result_replaces_that_of_its_identity():
 def test_checkpoint_of_the_folder_decides():
     series = Series(settings_with())
     known = result_of(series)
-    wanted = Wanted(series, 1, READING, CASE, checkpoint_sha256=known.checkpoint_sha256)
-    assert is_wanted(known, wanted)
-    trained_again = replace(wanted, checkpoint_sha256="f" * 64)
-    assert not is_wanted(known, trained_again)
+    present = known.checkpoint_sha256
+    assert is_wanted(known, known.identity, checkpoint_sha256=present)
+    assert not is_wanted(known, known.identity, checkpoint_sha256="f" * 64)  # trained again
 
 
 def test_exactly_the_affected_work_is_missing():
@@ -500,7 +491,7 @@ def test_exactly_the_affected_work_is_missing():
     for each in (series, other):
         for seed in (1, 2, 3):
             for case in (CASE, longer):
-                wanted.append(Wanted(each, seed, READING, case))
+                wanted.append(Identity(each, READING, seed, case))
     left = [want for want in wanted if not any(is_wanted(result, want) for result in known)]
     assert len(left) == len(wanted) - 2
     for want in left:
@@ -510,5 +501,5 @@ def test_exactly_the_affected_work_is_missing():
 def test_diverged_training_has_no_other_results():
     series = Series(settings_with())
     diverged = replace(result_of(series), values=None, status="diverged")
-    assert not is_wanted(diverged, Wanted(series, 1, READING, CASE))
+    assert not is_wanted(diverged, diverged.identity)
     assert group_seeds([diverged]) == {}
