@@ -55,8 +55,8 @@ NO_OUTCOME = "**There is no outcome yet**, because no budget has all of its mode
 PAPER_LENGTHS = (64, 128)
 
 DIRECTIONS = {
-    RISES: "Short vs. long rises with training.",
-    FALLS: "Short vs. long falls with training.",
+    RISES: "Short vs. long rises with training, in favor of sinusoidal embeddings.",
+    FALLS: "Short vs. long falls with training, in favor of ALiBi.",
     UNKNOWN: "Whether short vs. long rises or falls with training is unknown.",
 }
 #: Whether the lead falls from the next smaller complete budget.
