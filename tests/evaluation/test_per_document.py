@@ -101,7 +101,7 @@ def test_document_losses_match_model_scores(
 ):
     """Compare the losses with the model's own scores, window by window."""
     case = {"lengths": [length], "strides": [stride], "overrides": overrides}
-    (cell,) = documents(name, **case, score_from=score_from, score_to=100)
+    (cell,) = documents(name, **case, score_from=score_from or None, score_to=100)
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(trained(name))], arg_overrides=overrides
     )

@@ -143,7 +143,9 @@ def test_documents_equal_naive_float64(evaluate, tmp_path, score_from):
     assert "".join(parts) == TEXT
     assert len(parts) == 3
     documents = tokens_of(folder, parts)
-    options = {"lengths": "8", "per_document": True, "score_from": str(score_from)}
+    options = {"lengths": "8", "per_document": True, "score_to": "1000"}  # beyond the ends
+    if score_from:
+        options["score_from"] = str(score_from)
     records = evaluate(folder, **options)
     assert records
     for record in records:
@@ -327,7 +329,7 @@ def test_documents_without_tokens_are_left_out(evaluate, text, tmp_path):
     folder = make_folder(tmp_path / "model", tokenizer=tokenizer)
     content = "the of the\n\n \n\nof the\n\n \n"
     text.write_text(content)
-    options = {"lengths": "8", "strides": "full", "per_document": True, "score_from": "0"}
+    options = {"lengths": "8", "strides": "full", "per_document": True, "score_to": "9"}
     (record,) = evaluate(folder, **options)
     assert record.values.document_tokens == (3, 2)
     assert record.values.bytes == len(content)
