@@ -27,6 +27,7 @@ from alibi_fairseq.experiment.stopping import Stopped
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.positions.plugin_sources import plugin_sha256
 from alibi_fairseq.results.case import Case
+from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.data_hashes import data_sha256
 from alibi_fairseq.results.file import Results, load, load_training, save
 from alibi_fairseq.results.provenance import Provenance
@@ -176,7 +177,7 @@ class Commands:
         out = Path(value(words, "--out"))
         earlier = load(out).results if out.exists() else []
         config = sweep_config(words)
-        sweep = Sweep.of_data(config, words[0], corpus="demo")
+        sweep = Sweep.of_data(config, DataFolder.open(words[0]), corpus="demo")
         boundaries = sweep.identities[config.splits[0]].documents
         documents = {}
         if boundaries:

@@ -42,7 +42,7 @@ class ProbeEvaluator(Evaluator):
         self._probe, self._marker, self._text = load_probe(folder.path)
         for length in config.lengths:
             self._probe.check(length)
-        sweep = Sweep.of_data(config, str(folder.path), self._probe.name)
+        sweep = Sweep.of_data(config, folder, self._probe.name)
         super().__init__(sweep, TextSummary())
 
     def num_inputs(self, case: Case) -> int:

@@ -43,7 +43,7 @@ class SplitIdentity:
 
 
 def identify_split(
-    folder: Path, name: str, boundaries: str | None, split: Split | None = None
+    folder: DataFolder, name: str, boundaries: str | None, split: Split | None = None
 ) -> SplitIdentity:
     """Return the identity of a split of a data folder.
 
@@ -52,14 +52,14 @@ def identify_split(
         boundaries: key of :data:`.config.DOCUMENT_BOUNDARIES`; None: the split is one document.
         split: the split, if it has been read already.
     """
-    sha256 = data_sha256_if_present(folder, [name])
+    sha256 = data_sha256_if_present(folder.path, [name])
     if sha256 is None or boundaries is None:
         return SplitIdentity(sha256)
     if split is not None:
-        starts: Sequence[int] = find_document_starts(DataFolder.open(folder), split, boundaries)
+        starts: Sequence[int] = find_document_starts(folder, split, boundaries)
     else:
-        listed_sha256 = sha256_if_present(folder / DOCUMENTS_FILE)
-        starts = _read_document_starts(folder, name, boundaries, (sha256, listed_sha256))
+        listed_sha256 = sha256_if_present(folder.path / DOCUMENTS_FILE)
+        starts = _read_document_starts(folder.path, name, boundaries, (sha256, listed_sha256))
     documents = hashlib.sha256(json.dumps({name: list(starts)}).encode()).hexdigest()
     return SplitIdentity(sha256, documents, starts=starts)
 

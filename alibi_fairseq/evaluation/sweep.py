@@ -17,7 +17,7 @@ from ..data.probe_data import PROBE_FILE
 from ..data.probes import DEPTHS
 from ..positions.plugin_sources import plugin_sha256
 from ..results.case import Case
-from ..results.data_hashes import data_folders
+from ..results.data_folder import DataFolder
 from ..results.result import Identity, Result, is_wanted
 from ..results.series import Reading, Series
 from ..results.settings import selection
@@ -70,17 +70,21 @@ class Sweep:
 
     @classmethod
     def of_data(
-        cls, config: SweepConfig, data: str, corpus: str = "", splits: Mapping[str, Split] = {}
+        cls,
+        config: SweepConfig,
+        folder: DataFolder,
+        corpus: str = "",
+        splits: Mapping[str, Split] = {},
     ) -> Sweep:
         """Return the sweep over the data that an evaluation reads.
 
         Args:
-            data: fairseq's data argument, of whose folders an evaluation reads the first.
+            folder: the folder with the data.
+            corpus: name of the text or of the probe.
             splits: splits that have been read already, by name.
         """
-        folder = data_folders(data)[0]
-        if (folder / PROBE_FILE).is_file():
-            return cls(config, "probe", {"": identify_probe(folder)}, corpus)
+        if (folder.path / PROBE_FILE).is_file():
+            return cls(config, "probe", {"": identify_probe(folder.path)}, corpus)
         identities = {}
         for name in config.splits:
             identities[name] = identify_split(folder, name, config.per_document, splits.get(name))

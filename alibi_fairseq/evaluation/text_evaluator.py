@@ -85,7 +85,7 @@ class TextEvaluator(Evaluator):
         """Create the evaluator of the splits of a data folder."""
         dictionary = load_dictionary(folder.path)
         splits = {name: load_split(folder, name, dictionary) for name in config.splits}
-        sweep = Sweep.of_data(config, str(folder.path), folder.corpus, splits)
+        sweep = Sweep.of_data(config, folder, folder.corpus, splits)
         return cls(sweep, splits, folder.text_summary)
 
     def num_inputs(self, case: Case) -> int:

@@ -20,6 +20,7 @@ from ..completion_marker import CompletionMarker
 from ..evaluation.config import SweepConfig
 from ..evaluation.sweep import Sweep, of_checkpoint
 from ..reporting import markdown
+from ..results.data_folder import DataFolder
 from ..results.file import Results, load
 from ..results.result import Result
 from ..results.values import ProbeValues, TextValues
@@ -102,7 +103,7 @@ class EvalStep:
 
     def sweep(self) -> Sweep:
         """Return what the evaluation measures. Requires prepared data."""
-        return Sweep.of_data(self.config, self.data)
+        return Sweep.of_data(self.config, DataFolder.open(self.data))
 
     def load_results(self) -> Results:
         """Return the results of the step only, from its results file, with its variant."""

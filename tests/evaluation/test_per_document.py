@@ -199,8 +199,8 @@ def test_sweep_is_the_same_with_splits_that_were_read_before(data):
     """An experiment doesn't read them, and an evaluation has read them."""
     splits = {"valid": load_split(DataFolder.open(data), "valid", load_dictionary(data))}
     config = SweepConfig(lengths=[16], per_document="empty-lines", score_to=9)
-    known = Sweep.of_data(config, str(data), splits=splits)
-    assert known == Sweep.of_data(config, str(data))
+    known = Sweep.of_data(config, DataFolder.open(data), splits=splits)
+    assert known == Sweep.of_data(config, DataFolder.open(data))
     assert known.cases[0].documents is not None
     assert known.identities["valid"].starts == STARTS
 

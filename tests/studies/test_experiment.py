@@ -154,7 +154,7 @@ def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr(training_series, "_data_hashes", lambda cfg: hashes[cfg.task.data])
     monkeypatch.setattr("alibi_fairseq.experiment.plan.read_data", lambda *_: facts)
     monkeypatch.setattr(
-        "alibi_fairseq.evaluation.sweep.identify_split", lambda folder, *_: texts[str(folder)]
+        "alibi_fairseq.evaluation.sweep.identify_split", lambda folder, *_: texts[str(folder.path)]
     )
     complete = []
     for path in sorted(STUDIES.glob("*/*.yaml")):
