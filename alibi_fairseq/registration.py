@@ -24,6 +24,8 @@ class FairseqImportError(ImportError):
 class RegisterWithFairseq(MetaPathFinder):
     """Import hook that registers this package right after fairseq is imported, by whom it may be.
 
+    ``alibi_fairseq/__init__.py`` installs it.
+
     Importing fairseq takes seconds, and attention and position methods do without it. Whatever
     needs it imports it: the subpackages whose modules are registered or called by fairseq do so
     first of all, so that their modules are imported in one order.

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from alibi_fairseq import errors
 from alibi_fairseq.cli.experiments import corpus_paths
-from alibi_fairseq.cli.options import names
 from alibi_fairseq.experiment.config_files import load_config
 from alibi_fairseq.experiment.runner import execute_experiment, format_dry_run
-from alibi_fairseq.options import positive_integer
+from alibi_fairseq.options import names, positive_integer
 
 if TYPE_CHECKING:
     from .config import StudyFile

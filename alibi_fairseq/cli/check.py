@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .options import CliCommand, names, option, plugin_option
+from ..options import names, option
+from .options import CliCommand, plugin_option
 
 
 @dataclass

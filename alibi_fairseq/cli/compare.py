@@ -20,9 +20,10 @@ from ..experiment.schema import (
     ExperimentConfig,
     ModelGroup,
 )
+from ..options import names, option
 from ..results.file_names import EXPERIMENT_FILE
 from .experiments import ExperimentOptions
-from .options import add_fields, names, option, option_flags, option_group, plugin_option
+from .options import add_fields, option_flags, option_group, plugin_option
 
 #: Options that describe the corpus, by field.
 CORPUS_FLAGS = option_flags(Corpus)
@@ -82,6 +83,7 @@ class CompareCommand(ExperimentOptions):
         return super().run(args)
 
     def __call__(self) -> int:
+        """Check the description, and train, submit, or list the runs (:meth:`run_experiment`)."""
         from ..experiment.comparison import Comparison
         from ..experiment.training_flags import check_training_options
 
@@ -118,6 +120,7 @@ class CompareCommand(ExperimentOptions):
                 values[name] = value
         values["corpora"] = self._corpora(corpus_values)
         values["user_dir"] = self.user_dir
+        # The values are flat: from_mapping distributes them among the parts of the description.
         return from_mapping(values, flags=FLAGS)
 
     def _load_config(self, path: str) -> ExperimentConfig:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import PROGRAM
-from .options import CliCommand, option
+from ..options import option
+from .options import CliCommand
 
 
 @dataclass

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import open_input
-from .options import CliCommand, option
+from ..options import option
+from .options import CliCommand
 
 
 @dataclass

@@ -17,6 +17,7 @@ from ..evaluation.config import (
     SweepConfig,
 )
 from ..files import open_input
+from ..options import option
 from ..reporting import markdown
 from ..reporting.evaluation_output import (
     context_table,
@@ -28,7 +29,7 @@ from ..reporting.probes import accuracy_table
 from ..results.file import load
 from ..results.result import Result
 from ..results.values import ProbeValues
-from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
+from .options import CliCommand, add_fields, fill_dataclass, option_group, plugin_option
 
 FOLDERS = "only for Hugging Face folders"
 OUTPUT = "output"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..errors import UserInputError
 from ..files import check_data_path
-from ..options import positive_integer
-from .options import CliCommand, option
+from ..options import option, positive_integer
+from .options import CliCommand
 
 if TYPE_CHECKING:
     from ..experiment.runner import Experiment

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import FOLDER, PROGRAM, UserInputError
-from ..options import positive_integer
-from .options import Parser, add_fields, names, option
+from ..options import names, option, positive_integer
+from .options import Parser, add_fields
 from .plugin import import_plugin
 
 if TYPE_CHECKING:

@@ -11,20 +11,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from ..errors import UserInputError, describe_invalid, unmet, usage_error
-from ..options import names, option, option_flag
-
-__all__ = [
-    "CliCommand",
-    "Parser",
-    "add_fields",
-    "fill_dataclass",
-    "names",
-    "option",
-    "option_flag",
-    "option_flags",
-    "option_group",
-    "plugin_option",
-]
+from ..options import option, option_flag
 
 
 class Parser(argparse.ArgumentParser):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pydantic.dataclasses import dataclass
 
 from ..evaluation.option_types import Device, Length, NonEmptyListOrItem, Precision
-from .options import CliCommand, names, option, plugin_option
+from ..options import names, option
+from .options import CliCommand, plugin_option
 
 if TYPE_CHECKING:
     from ..reporting.table import Table

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..errors import UserInputError
-from .options import CliCommand, fill_dataclass, option
+from ..options import option
+from .options import CliCommand, fill_dataclass
 
 #: Page of a record, in its folder.
 PAGE = "README.md"

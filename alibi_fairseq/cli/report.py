@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UserInputError, did_you_mean
+from ..options import names, option
 from ..paper.collected_results import CollectedResults, collect
 from ..paper.comparability import incomparability_reason
 from ..reporting.perplexity_by_length import MODEL_COLUMNS, available_columns
-from .options import CliCommand, names, option
+from .options import CliCommand
 
 
 def file_and_text(text: str) -> tuple[Path, str]:

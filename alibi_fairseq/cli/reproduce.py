@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import UserInputError
 from ..experiment.nodes import check_reaches_other_nodes
-from ..options import positive_integer
+from ..options import option, positive_integer
 from ..paper.datasets import PaperDataset
 from ..paper.items import find_items
 from ..paper.recipe import CORPORA
@@ -16,7 +16,6 @@ from ..paper.reproduction import DeviceConfig, ReproductionExperiment, require_g
 from ..paper.scale import SCALES
 from ..paper.trainings import trainings_for
 from .experiments import ExperimentOptions, corpus_paths
-from .options import option
 from .train_recipe import ON_80GB_HELP
 
 

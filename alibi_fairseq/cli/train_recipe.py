@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from ..errors import FOLDER, PROGRAM, UserInputError
 from ..experiment import nodes, torchrun
 from ..experiment.stoppable_command import execute_command
+from ..options import option
 from ..paper.recipe import Recipe, find_recipe, flags, for_80gb
 from ..paper.reproduction import DeviceConfig, require_gpus
 from ..paper.scale import SCALES
-from .options import Parser, add_fields, fill_dataclass, option
+from .options import Parser, add_fields, fill_dataclass
 
 ON_80GB_HELP = "adapt recipes to cards with 80 GB: bf16 and larger passes (configs/README.md)"
 

@@ -216,7 +216,10 @@ class SweepResults:
         save(Results(self._results, provenance), self._path)
 
     def on_same_text(self, checkpoint: Path, case: Case) -> list[Result]:
-        """Return the results of a checkpoint on the tokens of a case, in any windows."""
+        """Return the results of a checkpoint on the tokens of a case, in any windows.
+
+        One of them may have the windows of the case (:meth:`.Evaluator.repeated`).
+        """
         known = self._of_checkpoint(checkpoint)
         cases = []
         for result in known:

@@ -2,7 +2,8 @@
 
 :func:`plan` is a pure function of the description, the data, and the results of trials. It is
 called again whenever one of them may have changed: once the data is prepared, after the last trial
-of a model, by each SLURM job, and for a dry run. Names of runs follow from the description alone.
+of a model, by each SLURM job, and for a dry run. Names of runs follow from the description and the
+code of plugins alone.
 """
 
 from __future__ import annotations

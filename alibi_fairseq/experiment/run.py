@@ -191,6 +191,8 @@ class Run:
     def train(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Train the model, unless it is trained.
 
+        After its trials, a run is planned again, and then has nothing in ``after``.
+
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or an option of
                 ``fairseq-train`` ended the training early.

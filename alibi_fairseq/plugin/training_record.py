@@ -50,6 +50,8 @@ class TrainingRecord:
             ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
             validation, saving and the first update after each start; ``timed_process_seconds``, the
             same times the number of processes, which may change when the run resumes.
+        subset: split that is being validated, which :mod:`.hooks` sets.
+        last: when the last update, validation, or save ended; None before the first one.
     """
 
     def __init__(self, trainer, state: dict | None):
@@ -62,7 +64,7 @@ class TrainingRecord:
             self.validations = read_results(state["results"], "the checkpoint")
             self._check_plugin(state["plugin_sha256"])
         self.subset = "valid"
-        self.last: float | None = None  # when the last update, validation or save ended
+        self.last: float | None = None
         self._counted = time.monotonic()
         self._memory = PeakMemory(trainer.device)
         self._provenance: dict | None = None

@@ -55,7 +55,8 @@ def draw_panels(
         title: title of the figure.
         panels: models of each panel.
         paths: files to write.
-        make_line: creates the line of a model, given the training lengths to distinguish.
+        make_line: creates the line of a model, given the training lengths to distinguish, such as
+            :func:`.figures_by_length.length_line`.
         x: title of the x axis, whose unit is tokens.
         y: title of the y axis.
         explanation: sentences below the figure, after the warnings about its models.
