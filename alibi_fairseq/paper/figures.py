@@ -17,7 +17,7 @@ from ..reporting.figure_panels import PanelRows, draw_panels
 from ..reporting.figures_by_length import length_line
 from ..reporting.line_styles import method_style
 from ..reporting.row import model_label
-from ..reporting.texts import TextGroup
+from ..reporting.texts import TextGroup, identify_text
 from ..results.series import Series
 from ..results.values import TextValues
 from . import published
@@ -230,40 +230,66 @@ def _time_curves(item: Item, collected: CollectedResults, row: dict) -> list[plo
         series = result.series
         if (series.method.notation, series.train_length) == of_row:
             models[series] = None
+    length = row["length"]
     curves = []
     for series in models:
-        curve = _time_curve(collected, series, row["length"])
-        name = method_name(row["position_method"])
-        label = model_label(name, row["train_length"])
-        x = [hours for hours, _ in curve]
-        y = [perplexity for _, perplexity in curve]
-        curves.append(plots.PlotLine(label, x, y, method_style(name)))
+        if length == series.train_length:
+            measured = [_validations(collected, series)]
+        else:
+            measured = _evaluations(collected, item.corpus, series, length)
+        for perplexities in measured:
+            curve = _time_curve(collected, series, perplexities)
+            name = method_name(row["position_method"])
+            label = model_label(name, row["train_length"])
+            x = [hours for hours, _ in curve]
+            y = [perplexity for _, perplexity in curve]
+            curves.append(plots.PlotLine(label, x, y, method_style(name)))
     return curves
 
 
+#: Perplexity by number of updates and seed.
+Perplexities = dict[tuple[int | None, int | None], float]
+
+
+def _validations(collected: CollectedResults, series: Series) -> Perplexities:
+    """Return the perplexities that the trainings of a series measured at their length."""
+    perplexities = {}
+    for validation in collected.select_validations(series):
+        if isinstance(validation.values, TextValues):
+            perplexities[validation.updates, validation.seed] = validation.values.perplexity
+    return perplexities
+
+
+def _evaluations(
+    collected: CollectedResults, corpus: str, series: Series, length: int
+) -> list[Perplexities]:
+    """Return the perplexities of the checkpoints of a series at a length.
+
+    There is one item for each validation split of this name, and for each precision.
+    """
+    by_text: dict[tuple, Perplexities] = defaultdict(dict)
+    for result in collected.results:
+        if result.series != series or result.case.corpus != corpus:
+            continue
+        if result.reading.overrides or result.case.has_range:
+            continue
+        if is_validation(result.case, length) and isinstance(result.values, TextValues):
+            perplexities = by_text[identify_text(result), result.reading.precision]
+            perplexities[result.updates, result.seed] = result.values.perplexity
+    return list(by_text.values())
+
+
 def _time_curve(
-    collected: CollectedResults, series: Series, length: int
+    collected: CollectedResults, series: Series, perplexities: Perplexities
 ) -> list[tuple[float, float]]:
     """Return GPU hours and perplexity of our models by number of updates, as means over seeds.
 
-    At the training length, the perplexities are the training's own validations. At another length,
-    they are evaluations of its checkpoints, at the hours that the validation after the same number
-    of updates recorded.
+    The hours are those that the validation after the same number of updates recorded.
     """
     hours = {}
-    perplexities = {}
     for validation in collected.select_validations(series):
-        checkpoint = (validation.updates, validation.seed)
         if validation.cost.gpu_seconds is not None:
-            hours[checkpoint] = validation.cost.gpu_seconds / 3600
-        if validation.case.length == length and isinstance(validation.values, TextValues):
-            perplexities[checkpoint] = validation.values.perplexity
-    if length != series.train_length:
-        for result in collected.results:
-            if result.series != series or result.reading.overrides or result.case.has_range:
-                continue
-            if is_validation(result.case, length) and isinstance(result.values, TextValues):
-                perplexities[result.updates, result.seed] = result.values.perplexity
+            hours[validation.updates, validation.seed] = validation.cost.gpu_seconds / 3600
     by_updates = defaultdict(list)
     for checkpoint, perplexity in perplexities.items():
         if checkpoint in hours:

@@ -138,6 +138,21 @@ def test_figure_2_has_three_panels_for_each_source(monkeypatch):
     assert ours["Sinusoidal"].y[0] == pytest.approx(5.8861)
 
 
+def test_curves_of_two_texts_are_apart(monkeypatch):
+    """A folder of other data may have the corpus's name, and a split of the same name."""
+    results = list(results_of_training(LARGE, "alibi", 1024, 2048))
+    for result in results_of_training(LARGE, "alibi", 1024, 2048):
+        if result.case.kind == "text":
+            other = replace(result.case, text="c" * 64)
+            results.append(replace(result, case=other, values=TextValues(9.0)))
+    lines: list[plots.Panel] = []
+    monkeypatch.setattr(plots, "draw", lambda title, drawn, *paths, **_: lines.extend(drawn))
+    draw(items()["figure05"], collected(*results))
+    (panel,) = [panel for panel in lines if panel.title == "evaluated at 2048"]
+    curves = [line.y for line in panel.lines if line.label == "ALiBi, L=1024"]
+    assert curves == [[pytest.approx(21.0), pytest.approx(17.0)], [512.0, 512.0]]
+
+
 @pytest.mark.parametrize(("train_length", "length"), [(1024, 2048), (2048, 2048)])
 def test_figure_5_has_curves_by_hours(train_length, length, monkeypatch):
     method = "alibi" if train_length == 1024 else "sinusoidal"
