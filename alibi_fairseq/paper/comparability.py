@@ -92,6 +92,9 @@ def different_model_reason(setting: dict, series: Series) -> str | None:
             f"the model has {size[0]} layers of width {size[1]}, the paper's {paper_size[0]} of "
             f"width {paper_size[1]}"
         )
+    entries = setting["dictionary_entries"]
+    if entries is not None and facts.vocabulary not in (None, entries):
+        return f"the dictionary has {facts.vocabulary:,} entries, the paper's {entries:,}"
     for option, value in series.method.option_texts.items():  # without those with their default
         if option in _PAPER_METHOD_OPTIONS:
             continue

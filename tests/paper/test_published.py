@@ -282,6 +282,8 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
         ("wikitext-103", {"layers": 16, "width": 1024}, None),
         ("wikitext-103", {"layers": 2, "width": 64}, "2 layers of width 64, the paper's 16"),
         ("wikitext-103", {"width": 64}, "16 layers of width 64"),
+        ("wikitext-103", {"vocabulary": 267_744}, None),
+        ("wikitext-103", {"vocabulary": 32_000}, "32,000 entries, the paper's 267,744"),
         (
             "wikitext-103",
             trained_with("--decoder-attention-heads 4"),
