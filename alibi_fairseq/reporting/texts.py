@@ -133,7 +133,9 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
         hashes = {text.case.text for text in same_split}
         ranges = {text.case.scored for text in same_split}
         rules = {(text.case.scored, text.case.separator) for text in same_split}
-        boundaries = {(text.case.scored, text.case.documents) for text in same_split}
+        boundaries = {
+            (text.case.scored, text.case.separator, text.case.documents) for text in same_split
+        }
         for text in same_split:
             case = text.case
             parts = []
@@ -149,7 +151,7 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
                 parts.append(case.scored)
             if len(rules) > len(ranges) and case.documents:
                 parts.append(f"documents by {case.separator or 'an unknown rule'}")
-            elif len(boundaries) > len(ranges):
-                parts.append(f"documents {(case.documents or 'unknown')[:8]}")
+            if len(boundaries) > len(rules) and case.documents:  # one rule, other documents
+                parts.append(f"documents {case.documents[:8]}")
             names[text] = ", ".join(parts)
     return names
