@@ -158,6 +158,11 @@ class Eval(CliCommand):
 
     def _evaluate_folders(self) -> list[Result]:
         """Evaluate folders of Hugging Face models on text files, offline."""
+        if self.config.splits != SweepConfig.splits:
+            raise UserInputError(
+                "--subset has no effect on Hugging Face models, which are evaluated on all of a "
+                "text file. Remove it, and pass the text file of each split."
+            )
         texts = [Path(name) for name in self.data]
         for text in texts:
             open_input(text).close()

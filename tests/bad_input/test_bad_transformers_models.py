@@ -118,6 +118,7 @@ def test_evaluated_folder(refuse, text, tmp_path, change, named):
         ("DATA --path MODEL", "cannot be used (Is a directory)"),
         ("TEXT --path MODEL CHECKPOINT", "config.json cannot be used"),
         ("DATA --path CHECKPOINT --bos-per-window", "--bos-per-window"),
+        ("TEXT --path MODEL --subset test", "--subset has no effect on Hugging Face models"),
         ("none.txt --path MODEL", "none.txt"),
         ("TEXT TEXT --path MODEL", "Two text files"),
         ("TEXT --path MODEL --per-document titles", "one document"),
