@@ -61,6 +61,8 @@ def _hash_start(cfg: Any) -> str | None:
     paths = [options.finetune_from_model, options.get("continue_once")]
     if options.restore_file != _LAST_CHECKPOINT:
         paths.append(options.restore_file)
+    elif options.reset_optimizer:  # a new training from the weights in its folder
+        paths.insert(0, str(Path(options.save_dir) / _LAST_CHECKPOINT))
     for path in paths:
         if path and Path(path).is_file():
             return sha256_file(path)

@@ -140,6 +140,15 @@ def test_weights_at_the_start_count(data, folder, tmp_path):
     assert resumed == tuned
 
 
+def test_weights_in_the_save_folder_are_a_start(data, folder, tmp_path):
+    start = folder / "checkpoint_last.pt"
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / start.name).write_bytes(start.read_bytes())
+    tuned = run(data, tmp_path / "tuned", "--reset-optimizer")
+    assert tuned.start == sha256_file(start)
+    assert run(data, tmp_path / "tuned", updates=4).start == tuned.start
+
+
 def test_other_training_text_is_another_series(data, folder, tmp_path):
     torch.manual_seed(1)
     other = write_corpus(tmp_path, train=2100, valid=200)
