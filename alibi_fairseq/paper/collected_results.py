@@ -97,13 +97,12 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
     first_occurrences: dict[tuple, tuple[Path, Result]] = {}
     for path in files:
         file = load(path)
+        if path in labels:
+            file = _labeled(file, labels[path])
         collected.files.append((path, file))
-        label = labels.get(path)
         for result in file.results:
             if result.case.kind != "text" or not isinstance(result.values, TextValues):
                 continue
-            if label is not None:
-                result = replace(result, series=replace(result.series, label=label))
             key = (result.identity, identify_checkpoint(result), identify_text(result))
             if key in first_occurrences:
                 _check_agreement(path, result, *first_occurrences[key])
@@ -111,6 +110,14 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
                 first_occurrences[key] = (path, result)
                 collected.results.append(result)
     return collected
+
+
+def _labeled(file: Results, label: str) -> Results:
+    """Return a results file whose models have a name."""
+    results = []
+    for result in file.results:
+        results.append(replace(result, series=replace(result.series, label=label)))
+    return replace(file, results=results)
 
 
 def _check_agreement(path: Path, result: Result, first_path: Path, first: Result) -> None:

@@ -17,6 +17,7 @@ from results_documents import (
 )
 
 from alibi_fairseq import cli
+from alibi_fairseq.data.probes import DEPTHS
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper.collected_results import collect
 from alibi_fairseq.paper.items import items
@@ -151,12 +152,17 @@ def test_report_of_other_corpus_omits_paper(tmp_path):
 
 
 def test_report_has_accuracies_of_probes(tmp_path):
-    probe = probe_result(0.75, 64, 0.5, evaluation_record(seed=1))
-    save(Results([probe]), tmp_path / "probe.json")
-    out = write_report(tmp_path / "probe.json", tmp_path / "out")
+    trained = evaluation_record(seed=1)
+    probe = [probe_result(0.75, 64, depth, trained) for depth in DEPTHS]
+    path = tmp_path / "probe.json"
+    save(Results(probe), path)
+    out = write_report(path, tmp_path / "out")
     table = (out / "tables" / "copy-accuracy.md").read_text()
     assert ["ALiBi, L=64", "75%"] in cells_of(table)
     assert "75%" in (out / "report.md").read_text()
+    out = write_report(path, tmp_path / "labeled", "--label", f"{path}=My model")
+    table = (out / "tables" / "copy-accuracy.md").read_text()
+    assert ["My model", "75%"] in cells_of(table)
 
 
 def test_machine_is_the_device_of_all_records():
