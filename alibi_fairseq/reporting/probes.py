@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ..data.probes import DEPTHS
 from ..results.result import Result
 from ..results.values import ProbeValues
 from . import markdown
@@ -30,7 +31,7 @@ class ProbedModel:
     Attributes:
         row: accuracies by length and depth.
         accuracies: accuracies of the seeds, averaged over depths, by multiple of the training
-            length, ascending.
+            length, ascending. Seeds that weren't tested at all depths are left out.
     """
 
     row: Row
@@ -53,16 +54,14 @@ def probed_models(results: Iterable[Result]) -> list[ProbedModel]:
 def _accuracies(row: Row) -> dict[float, list[float]]:
     """Return the accuracies of each seed by multiple of the training length.
 
-    They are averaged over depths.
+    They are averaged over depths. An interrupted evaluation lacks depths, and the mean over the
+    others would be another quantity.
     """
-    over_depths: dict[tuple, list[float]] = defaultdict(list)  # by length and run
-    for result in row.results:
-        assert isinstance(result.values, ProbeValues)
-        length_and_run = (result.case.length, result.seed, result.checkpoint_sha256)
-        over_depths[length_and_run].append(result.values.accuracy)
     by_length: dict[int, list[float]] = defaultdict(list)
-    for (length, *_), accuracies in over_depths.items():
-        by_length[length].append(statistics.fmean(accuracies))
+    for (length, *_), over_depths in _accuracies_by_depth(row).items():
+        of_length = by_length[length]
+        if _has_all_depths(over_depths):
+            of_length.append(statistics.fmean(over_depths.values()))
     by_multiple = {}
     for length in sorted(by_length):
         multiple = length / (row.train_length or length)
@@ -70,14 +69,32 @@ def _accuracies(row: Row) -> dict[float, list[float]]:
     return by_multiple
 
 
+def _accuracies_by_depth(row: Row) -> dict[tuple, dict[float | None, float]]:
+    """Return the accuracies of each length and run by depth."""
+    by_depth: dict[tuple, dict[float | None, float]] = defaultdict(dict)
+    for result in row.results:
+        assert isinstance(result.values, ProbeValues)
+        length_and_run = (result.case.length, result.seed, result.checkpoint_sha256)
+        by_depth[length_and_run][result.case.depth] = result.values.accuracy
+    return by_depth
+
+
+def _has_all_depths(over_depths: Iterable[float | None]) -> bool:
+    """Return True if a length was tested at all depths."""
+    return set(DEPTHS) <= set(over_depths)
+
+
 def format_accuracy(values: Sequence[float] | None) -> str:
     """Format the mean over seeds in percent, with the standard deviation of several seeds.
 
     Args:
-        values: accuracies of the seeds; None or empty if there are none.
+        values: accuracies of the seeds; None if the length wasn't tested, and empty if no seed
+            was tested at all depths.
     """
-    if not values:
+    if values is None:
         return markdown.NOTHING
+    if not values:
+        return markdown.MISSING
     text = f"{100 * statistics.fmean(values):.0f}%"
     deviation = standard_deviation(values)
     return text if deviation is None else f"{text} ± {100 * deviation:.0f}"
@@ -87,8 +104,9 @@ def is_learned(models: Sequence[ProbedModel]) -> bool:
     """Return True if any model has learned the task, or none was tested at its training length."""
     at_train_length = []
     for model in models:
-        if 1 in model.accuracies:
-            at_train_length.append(statistics.fmean(model.accuracies[1]))
+        of_seeds = model.accuracies.get(1)
+        if of_seeds:
+            at_train_length.append(statistics.fmean(of_seeds))
     if not at_train_length:
         return True
     return max(at_train_length) >= MIN_LEARNED_ACCURACY
@@ -138,7 +156,10 @@ class Areas:
 
 
 def compute_areas(results: Iterable[Result]) -> list[Areas]:
-    """Return the areas under the accuracy curves of each model of a probe, in table order."""
+    """Return the areas under the accuracy curves of each model of a probe, in table order.
+
+    Seeds that lack a depth of a length have no area.
+    """
     return [_areas(row) for row in build_rows(results)]
 
 
@@ -155,7 +176,11 @@ def area_table(results: Iterable[Result]) -> Table[Areas]:
 
 
 def _areas(row: Row) -> Areas:
-    """Return the areas of the seeds of a model."""
+    """Return the areas of the seeds of a model that were tested at all depths of each length."""
+    incomplete = set()
+    for (_, seed, checkpoint), over_depths in _accuracies_by_depth(row).items():
+        if not _has_all_depths(over_depths):
+            incomplete.add((seed, checkpoint))
     of_runs: dict[tuple, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in row.results:
         assert isinstance(result.values, ProbeValues)
@@ -163,7 +188,9 @@ def _areas(row: Row) -> Areas:
         of_runs[run][result.values.gap].append(result.values.accuracy)
     inside = []
     beyond = []
-    for accuracies in of_runs.values():
+    for run, accuracies in of_runs.items():
+        if run in incomplete:
+            continue
         points = [(gap, statistics.fmean(found)) for gap, found in sorted(accuracies.items())]
         limit = row.train_length or points[-1][0]
         inside += _area([point for point in points if point[0] <= limit])
@@ -199,9 +226,8 @@ def _task_notes(results: Sequence[Result], models: Sequence[ProbedModel]) -> lis
     """Describe the test sequences of a probe, and state whether no model has learned the task."""
     values = results[0].values
     assert isinstance(values, ProbeValues)
-    depths = len({result.case.depth for result in results})
     notes = [
-        f"Symbols predicted correctly, over {depths} depths of {values.trials} sequences "
+        f"Symbols predicted correctly, over {len(DEPTHS)} depths of {values.trials} sequences "
         f"each; guessing: {100 * values.chance:.0f}%, which is no lower limit: a model that "
         "predicts other symbols is below it."
     ]

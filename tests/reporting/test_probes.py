@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from results_documents import cells_of, evaluation_record, probe_result
 
+from alibi_fairseq.data.probes import DEPTHS
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.reporting.probes import accuracy_table, area_table
 from alibi_fairseq.results.result import Result
@@ -20,6 +21,11 @@ def measured(method, length, depth, accuracy, seed: int | None = 1, **changes) -
     return probe_result(accuracy, length, depth, trained, gap)
 
 
+def measured_at_all_depths(method, length, accuracy, seed: int | None = 1, **changes):
+    """Return the same accuracy at all depths."""
+    return [measured(method, length, depth, accuracy, seed, **changes) for depth in DEPTHS]
+
+
 def accuracies(results: list[Result]) -> str:
     """Format the table of accuracies, without that of conditions."""
     table = accuracy_table(results)
@@ -27,17 +33,17 @@ def accuracies(results: list[Result]) -> str:
 
 
 def test_table_averages_depths_then_seeds():
-    records = [measured("none", 64, depth, 0.15) for depth in (0.0, 1.0)]
-    for seed, accuracy in ((1, 0.5), (2, 0.9)):
+    records = measured_at_all_depths("none", 64, 0.15)
+    for seed, accuracy in ((1, 0.0), (2, 0.5)):
         records.append(measured("alibi", 64, 0.0, accuracy, seed))
-        records.append(measured("alibi", 64, 1.0, 1.0, seed))
-        records.append(measured("alibi", 256, 0.0, 0.25, seed))
+        records += [measured("alibi", 64, depth, 1.0, seed) for depth in DEPTHS[1:]]
+        records += measured_at_all_depths("alibi", 256, 0.25, seed)
     text = accuracies(records)
     assert text.startswith(
         "All models: copy; fp32; mean and standard deviation of 2 seeds; a single"
     )
     assert cells_of(text)[1:] == [
-        ["ALiBi, L=64", "85% ± 14", "25% ± 0"],
+        ["ALiBi, L=64", "85% ± 7", "25% ± 0"],
         ["No positions, L=64", "15%", "–"],
     ]
     assert "guessing: 10%" in text
@@ -64,8 +70,8 @@ def test_table_averages_depths_then_seeds():
 )
 def test_different_models_are_not_averaged(first, second, names):
     results = [
-        measured("alibi", 64, 0.0, 0.5, **{"seed": 1, **first}),
-        measured("alibi", 64, 0.0, 0.9, **{"seed": 2, **second}),
+        *measured_at_all_depths("alibi", 64, 0.5, **{"seed": 1, **first}),
+        *measured_at_all_depths("alibi", 64, 0.9, **{"seed": 2, **second}),
     ]
     rows = cells_of(accuracies(results))[1:]
     labels = [f"ALiBi, L=64 ({name})" if name else "ALiBi, L=64" for name in names]
@@ -75,7 +81,8 @@ def test_different_models_are_not_averaged(first, second, names):
 
 def test_moved_checkpoint_is_one_run():
     records = []
-    for depth, folder in ((0.0, "runs"), (1.0, "/moved/runs")):
+    for depth in DEPTHS:
+        folder = "/moved/runs" if depth > 0.5 else "runs"
         checkpoint = {"checkpoint": f"{folder}/1/last.pt", "checkpoint_sha256": "d" * 64}
         records.append(measured("alibi", 64, depth, 0.5 + depth / 2, **checkpoint))
     assert cells_of(accuracies(records))[1:] == [["ALiBi, L=64", "75%"]]
@@ -83,26 +90,51 @@ def test_moved_checkpoint_is_one_run():
 
 def test_unlearned_probe_is_reported():
     """Repeating the symbols in any order is above chance but is not copying."""
-    results = [measured("none", 64, 0.0, 0.49), measured("none", 256, 0.0, 0.9)]
+    results = measured_at_all_depths("none", 64, 0.49)
+    results += measured_at_all_depths("none", 256, 0.9)
     assert "none has learned" in accuracies(results)
+
+
+def test_length_without_all_depths_is_missing():
+    """An interrupted evaluation has no mean over depths, and no area."""
+    results = []
+    for depth in DEPTHS:
+        results.append(measured("alibi", 64, depth, 1.0, gap=int(64 * depth)))
+    complete = area_table(results)
+    results.append(measured("alibi", 256, 1.0, 0.97, gap=100))
+    text = accuracies(results)
+    assert cells_of(text)[1:] == [["ALiBi, L=64", "100%", "missing"]]
+    assert "over 5 depths" in text
+    results += measured_at_all_depths("alibi", 256, 0.5, seed=2)
+    assert cells_of(accuracies(results))[1:] == [["ALiBi, L=64", "100%", "50%"]]
+    assert cells_of(to_markdown([complete]))[1:] == [["ALiBi, L=64", "1.00", "–"]]
+    assert cells_of(to_markdown([area_table(results)]))[1:] == [["ALiBi, L=64", "–", "–"]]
+    unlearned = accuracies(results[1:5])
+    assert cells_of(unlearned)[1:] == [["ALiBi, L=64", "missing"]]
+    assert "none has learned" not in unlearned
 
 
 def test_areas_match_numpy():
     """Two seeds; cases of equal distance are averaged, and distances at most 64 are inside."""
-    curves = {1: {0: 1.0, 16: 0.9, 64: 0.7, 100: 0.5, 400: 0.1}, 2: {0: 0.8, 16: 0.6, 64: 0.5}}
+    curves = {
+        1: {64: [1.0, 0.9, 0.8, 0.8, 0.7], 400: [0.6, 0.5, 0.3, 0.2, 0.1]},
+        2: {64: [0.8, 0.6, 0.6, 0.5, 0.5]},
+    }
     records = []
     for seed, curve in curves.items():
-        for gap, accuracy in curve.items():
-            records.append(measured("alibi", 64 + gap, 0.0, accuracy, seed, gap=gap))
-    records.append(measured("alibi", 96, 1.0, 0.7, gap=16))  # the mean at 16 is 0.8
+        for length, values in curve.items():
+            for depth, accuracy in zip(DEPTHS, values, strict=True):
+                gap = int(length * depth)
+                records.append(measured("alibi", length, depth, accuracy, seed, gap=gap))
     (row,) = cells_of(to_markdown([area_table(records)]))[1:]
-    first = np.trapezoid([1.0, 0.8, 0.7], [0, 16, 64]) / 64
-    second = np.trapezoid([0.8, 0.6, 0.5], [0, 16, 64]) / 64
+    near = [0, 16, 32, 48, 64]
+    first = np.trapezoid([0.8, *curves[1][64][1:]], near) / 64  # at 0, the mean of 1.0 and 0.6
+    second = np.trapezoid(curves[2][64], near) / 64
     areas = [first, second]
     assert row[1] == f"{np.mean(areas):.2f} ± {np.std(areas, ddof=1):.2f}"
-    assert row[2] == f"{np.trapezoid([0.5, 0.1], [100, 400]) / 300:.2f}"
+    assert row[2] == f"{np.trapezoid(curves[1][400][1:], [100, 200, 300, 400]) / 300:.2f}"
 
 
 def test_one_distance_has_no_area():
-    (row,) = cells_of(to_markdown([area_table([measured("alibi", 64, 0.0, 1.0)])]))[1:]
+    (row,) = cells_of(to_markdown([area_table(measured_at_all_depths("alibi", 64, 1.0))]))[1:]
     assert row == ["ALiBi, L=64", "–", "–"]
