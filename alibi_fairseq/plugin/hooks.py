@@ -51,6 +51,7 @@ class TrainingHooks:
 
         After an overflow with ``--amp``, fairseq calls this method once more inside the first call.
         """
+        self.kept.restore_interval()
         with metrics.aggregate() as logged:
             output = self._train_step(samples, raise_oom)
         updates = self.trainer.get_num_updates()
@@ -87,7 +88,7 @@ class TrainingHooks:
 
     def save_checkpoint(self, filename, extra_state):
         """Save a checkpoint with the record so far, and keep it if it is one to keep."""
-        self.kept.saving()
+        self.kept.restore_interval()
         if self.record is not None:
             extra_state = extra_state | self.record.extra_state()
         path = self._save_checkpoint(filename, extra_state)

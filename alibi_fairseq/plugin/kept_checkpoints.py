@@ -48,8 +48,12 @@ class KeptCheckpoints:
         saving = self._trainer.cfg.checkpoint
         saving.save_interval_updates = updates if updates in self._updates else self._interval
 
-    def saving(self) -> None:
-        """Restore the interval of saves, which a checkpoint contains."""
+    def restore_interval(self) -> None:
+        """Restore the interval of saves, before a checkpoint contains it and before each update.
+
+        Only one process saves, and all must decide alike after an update. One that overflows
+        leaves the number of updates as it was.
+        """
         self._trainer.cfg.checkpoint.save_interval_updates = self._interval
 
     def saved(self, path: str) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from commands import SHORT
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.plugin import shutdown
+from alibi_fairseq.plugin.hooks import TrainingHooks
 
 
 def weights(path) -> dict[str, torch.Tensor]:
@@ -53,3 +57,42 @@ def test_training_killed_before_the_copy_keeps_it_when_resumed(data_bin, tmp_pat
     assert main([*words, "--max-update", "6", "--keep-at", "3"]) == 0
     state = torch.load(tmp_path / "checkpoint_3.pt", weights_only=False)
     assert state["optimizer_history"][-1]["num_updates"] == 3
+
+
+def test_processes_have_one_interval_after_an_overflow(tmp_path, monkeypatch):
+    """After a save to keep, an update that overflows ends with the same number of updates."""
+    monkeypatch.setenv("ALIBI_KEEP_AT", "3")
+    intervals = []
+    for saves in (True, False):
+        trainer = fake_trainer(tmp_path, [1, 2, 3, 3, 4])
+        for step in range(5):
+            trainer.train_step([])
+            intervals.append(trainer.cfg.checkpoint.save_interval_updates)
+            if step == 2 and saves:
+                trainer.save_checkpoint(str(tmp_path / "checkpoint_last.pt"), {})
+    assert intervals == 2 * [2, 2, 3, 2, 2]
+
+
+def fake_trainer(folder, updates: list[int]) -> SimpleNamespace:
+    """Return a trainer with hooks whose steps end after given numbers of updates."""
+    reached = iter(updates)
+    saving = SimpleNamespace(save_interval_updates=2, save_dir=str(folder))
+    trainer = SimpleNamespace(
+        updates=0,
+        get_train_iterator=None,
+        get_valid_iterator=None,
+        save_checkpoint=lambda filename, extra_state: None,
+        task=SimpleNamespace(),
+        data_parallel_world_size=1,
+        is_data_parallel_master=True,
+        cfg=SimpleNamespace(checkpoint=saving),
+    )
+    trainer.get_num_updates = lambda: trainer.updates
+
+    def train_step(samples, raise_oom):
+        trainer.updates = next(reached)
+        return {}
+
+    trainer.train_step = train_step
+    TrainingHooks(trainer, epochs=None, stop=shutdown.TrainingStopHandler(), record=None)
+    return trainer
