@@ -62,12 +62,13 @@ class KeptCheckpoints:
             self._copy(Path(path))
 
     def _copy(self, path: Path) -> None:
-        """Copy a checkpoint to its name by the number of updates, which then exists completely."""
+        """Copy a checkpoint to its name by the number of updates, which then exists completely.
+
+        A file of that name may be of an earlier training in the same folder.
+        """
         if not self._trainer.is_data_parallel_master:
             return
         kept = self._folder / f"checkpoint_{self._trainer.get_num_updates()}.pt"
-        if kept.is_file():
-            return
         unfinished = kept.with_suffix(".unfinished")
         shutil.copyfile(path, unfinished)
         os.replace(unfinished, kept)

@@ -11,6 +11,7 @@ from commands import SHORT
 from alibi_fairseq.cli import main
 from alibi_fairseq.plugin import shutdown
 from alibi_fairseq.plugin.hooks import TrainingHooks
+from alibi_fairseq.plugin.kept_checkpoints import KeptCheckpoints
 
 
 def weights(path) -> dict[str, torch.Tensor]:
@@ -71,6 +72,23 @@ def test_processes_have_one_interval_after_an_overflow(tmp_path, monkeypatch):
             if step == 2 and saves:
                 trainer.save_checkpoint(str(tmp_path / "checkpoint_last.pt"), {})
     assert intervals == 2 * [2, 2, 3, 2, 2]
+
+
+def test_checkpoint_of_an_earlier_training_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALIBI_KEEP_AT", "3")
+    kept = tmp_path / "checkpoint_3.pt"
+    last = tmp_path / "checkpoint_last.pt"
+    kept.write_text("earlier training")
+    last.write_text("this training")
+    trainer = fake_trainer(tmp_path, [3])
+    assert kept.read_text() == "earlier training"
+    trainer.train_step([])
+    trainer.save_checkpoint(str(last), {})
+    assert kept.read_text() == "this training"
+
+    kept.write_text("earlier training")
+    KeptCheckpoints(trainer, frozenset([3]))  # killed before the copy, and resumed
+    assert kept.read_text() == "this training"
 
 
 def fake_trainer(folder, updates: list[int]) -> SimpleNamespace:
