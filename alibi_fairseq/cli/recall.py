@@ -39,53 +39,74 @@ class Recall(CliCommand):
         """Measure each checkpoint at each length, and print a table.
 
         Raises:
-            UserInputError: a checkpoint, the split, or a length cannot be used.
+            UserInputError: a checkpoint, the split, or a length cannot be used, or a checkpoint is
+                replaced meanwhile.
         """
-        from ..evaluation.checkpoint import load_checkpoint
+        from ..evaluation.checkpoint import LoadedModel, load_checkpoint
         from ..evaluation.device import find_device
+        from ..evaluation.measurement import check_unchanged
         from ..evaluation.recall import measure_recall
         from ..evaluation.split import load_dictionary, load_split
-        from ..files import atomic_write, json_text, sha256_file
+        from ..files import sha256_file
         from ..progress_bar import make_progress_bar
         from ..reporting import markdown
         from ..results.data_folder import DataFolder
-        from ..results.provenance import collect_provenance, git_state
+        from ..results.provenance import collect_provenance
 
-        git = git_state()  # of the code that runs: the clone can change in the meantime
         folder = DataFolder.open(self.data)
         device = find_device(self.device)
         split = load_split(folder, self.split, load_dictionary(folder.path))
-        results = []
-        total = len(self.path) * len(self.lengths) * len(split.tokens)
+        provenance = collect_provenance(
+            seconds=0, precision=self.precision, data=folder.path, splits=[self.split]
+        )
+        hashes = {path: sha256_file(path) for path in self.path}
+
+        def load(path: Path) -> LoadedModel:
+            model = load_checkpoint(path, folder.path, device, self.precision)
+            # Training may replace the file while other checkpoints are measured.
+            check_unchanged(path, hashes[path], sha256_file(path))
+            return model
+
+        for path in hashes:  # before any is measured; not all of them may fit into memory
+            load(path).check_length(max(self.lengths))
+        results: list[dict] = []
+        total = len(hashes) * len(self.lengths) * len(split.tokens)
         with make_progress_bar(total, "evaluating", "tok", disable=False) as bar:
-            for path in self.path:
-                model = load_checkpoint(path, folder.path, device, self.precision)
+            for path in hashes:
+                model = load(path)
                 for length in self.lengths:
-                    model.check_length(length)
                     tensors = split.tensors(length, device)
                     ranges = measure_recall(model, tensors, length, length, bar.update)
                     results.append(
                         {
                             "checkpoint": str(path),
-                            "checkpoint_sha256": sha256_file(path),
+                            "checkpoint_sha256": hashes[path],
                             "method": model.method.label,
                             "train_length": model.weights.series.train_length,
                             "length": length,
                             "ranges": [asdict(found) for found in ranges],
                         }
                     )
+                    provenance["seconds"] = round(bar.format_dict["elapsed"], 1)
+                    self._write(results, provenance)
         print(markdown.to_markdown([recall_table(results, self.split)]), end="")
-        if self.out is not None:
-            provenance = collect_provenance(
-                seconds=round(bar.format_dict["elapsed"], 1),
-                precision=self.precision,
-                data=folder.path,
-                splits=[self.split],
-                git=git,
-            )
-            content = {"format": "alibi_fairseq/recall", "version": 1, "split": self.split}
-            with atomic_write(self.out) as stream:
-                stream.write(json_text({**content, "provenance": provenance, "results": results}))
+
+    def _write(self, results: list[dict], provenance: dict) -> None:
+        """Write the results so far to ``--out``, if it is given."""
+        from ..files import atomic_write, json_text
+        from ..results.provenance import utc_time
+
+        if self.out is None:
+            return
+        content = {
+            "format": "alibi_fairseq/recall",
+            "version": 1,
+            "split": self.split,
+            "provenance": {**provenance, "date": utc_time()},
+            "results": results,
+        }
+        with atomic_write(self.out) as stream:
+            stream.write(json_text(content))
 
 
 def recall_table(results: list[dict], split: str) -> Table[dict]:

@@ -72,7 +72,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
                 config.overrides,
             )
             # Training may replace the file while other checkpoints are measured.
-            results.check_unchanged(checkpoint, sha256_file(checkpoint))
+            check_unchanged(checkpoint, hashes[checkpoint], sha256_file(checkpoint))
             return model
 
         return measure_cases(evaluator, results, load_model)
@@ -227,25 +227,27 @@ class SweepResults:
             cases.append(replace(case, length=windows.length, stride=windows.stride))
         return list(self._evaluator.sweep.find(known, cases).values())
 
-    def check_unchanged(self, checkpoint: Path, sha256: str) -> None:
-        """Check that a checkpoint still has the contents under whose hash it is recorded.
-
-        Args:
-            checkpoint: a checkpoint of the sweep.
-            sha256: its present hash, computed after loading it.
-
-        Raises:
-            UserInputError: it has different contents.
-        """
-        if sha256 != self._hashes[checkpoint]:
-            raise UserInputError(
-                f"'{checkpoint}' was replaced during the evaluation. Evaluate a copy, or wait for "
-                "the end of the training."
-            )
-
     def _of_checkpoint(self, checkpoint: Path) -> list[Result]:
         """Return the results of a checkpoint with its present contents."""
         return of_checkpoint(self._results, checkpoint, self._hashes[checkpoint])
+
+
+def check_unchanged(checkpoint: Path, before: str, after: str) -> None:
+    """Check that a checkpoint still has the contents under whose hash it is recorded.
+
+    Args:
+        checkpoint: path of the checkpoint, or of the folder of a model.
+        before: the hash under which it is recorded, computed before loading it.
+        after: its hash, computed after loading it.
+
+    Raises:
+        UserInputError: it has different contents.
+    """
+    if after != before:
+        raise UserInputError(
+            f"'{checkpoint}' was replaced during the evaluation. Evaluate a copy, or wait for the "
+            "end of the training."
+        )
 
 
 def _describe(case: Case) -> str:

@@ -11,7 +11,7 @@ from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import SweepConfig
 from ..evaluation.device import find_device
-from ..evaluation.measurement import SweepResults, measure_cases
+from ..evaluation.measurement import SweepResults, check_unchanged, measure_cases
 from ..evaluation.split_identity import SplitIdentity
 from ..evaluation.sweep import Sweep
 from ..evaluation.text_evaluator import TextEvaluator
@@ -121,7 +121,7 @@ def _evaluate(
             hashes.weights,
             options.bos_per_window,
         )
-        results.check_unchanged(path, folder.hashes().everything)
+        check_unchanged(path, hashes.everything, folder.hashes().everything)
         return model
 
     return measure_cases(evaluator, results, load_model)

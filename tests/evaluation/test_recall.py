@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections import defaultdict
 
 import numpy as np
@@ -21,6 +22,7 @@ from alibi_fairseq.evaluation.recall import (
 )
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.windows import Window, plan_windows
+from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.data_folder import DataFolder
 
 
@@ -112,3 +114,49 @@ def test_recall_command(trained, tmp_path, capsys):
     shown = content["results"][1]["ranges"][0]["loss_bits"]
     assert rows[2][2] == f"{shown:.3f}"
     assert content["provenance"]["data_sha256"]
+
+
+def test_lengths_of_all_models_are_checked_before_any_is_measured(trained, monkeypatch, refuse):
+    lengths = []
+
+    def measure(model, tensors, length, *arguments):
+        lengths.append(length)
+        return measure_recall(model, tensors, length, *arguments)
+
+    monkeypatch.setattr("alibi_fairseq.evaluation.recall.measure_recall", measure)
+    command = ["recall", trained.data, "--path", trained("alibi"), trained("learned")]
+    assert "at most 32 tokens, not 64" in refuse(*command, "--lengths", "16,64")
+    assert lengths == []
+
+
+def test_checkpoint_replaced_while_it_is_loaded_is_refused(trained, tmp_path, monkeypatch, refuse):
+    path = tmp_path / "model.pt"
+    shutil.copy(trained("alibi"), path)
+
+    def load_replaced(checkpoint, *arguments):
+        shutil.copy(trained("sinusoidal"), path)
+        return load_checkpoint(checkpoint, *arguments)
+
+    monkeypatch.setattr("alibi_fairseq.evaluation.checkpoint.load_checkpoint", load_replaced)
+    problem = refuse("recall", trained.data, "--path", path, "--lengths", "16")
+    assert "was replaced during the evaluation" in problem
+
+
+def test_checkpoint_replaced_while_another_is_measured_is_refused(
+    trained, tmp_path, monkeypatch, refuse
+):
+    """The file keeps the measurements before it."""
+    path = tmp_path / "model.pt"
+    shutil.copy(trained("alibi"), path)
+
+    def measure_and_replace(*arguments):
+        shutil.copy(trained("sinusoidal"), path)
+        return measure_recall(*arguments)
+
+    monkeypatch.setattr("alibi_fairseq.evaluation.recall.measure_recall", measure_and_replace)
+    out = tmp_path / "recall.json"
+    command = ["recall", trained.data, "--path", trained("alibi"), path, "--out", out]
+    assert "was replaced during the evaluation" in refuse(*command, "--lengths", "8,16")
+    measured = json.loads(out.read_text())["results"]
+    assert [result["length"] for result in measured] == [8, 16]
+    assert {result["checkpoint_sha256"] for result in measured} == {sha256_file(trained("alibi"))}
