@@ -196,6 +196,16 @@ class Entry:
                 by_name.setdefault(result.case.corpus, []).append(result)
         return by_name
 
+    @cached_property
+    def passkey_rows(self) -> list[Row]:
+        """Accuracies on the passkey probe; at most one row, if all models are seeds of one."""
+        return build_rows(self.probes.get("passkey", []))
+
+    @property
+    def passkey(self) -> Row | None:
+        """Accuracies on the passkey probe; None without any."""
+        return self.passkey_rows[0] if self.passkey_rows else None
+
     @property
     def hours(self) -> float:
         """Duration of all trainings without their trials."""

@@ -47,7 +47,7 @@ def write_page(tracks: Iterable[Track]) -> str:
         "guide": guide,
         "tracks": "\n\n".join(_section(track) for track in tracks),
         "recall": any(entry.recall is not None for entry in entries),
-        "passkey": any("passkey" in entry.probes for entry in entries),
+        "passkey": any(track.reference.passkey is not None for track in tracks),
     }
     return fill_file(_PAGE, slots, width=140) + "\n"
 
@@ -159,7 +159,7 @@ def _table(track: Track, entries: Sequence[Entry], multiple: int) -> Table[Entry
     columns.append(Column(title, partial(_difference_cell, track, multiple)))
     optional = [
         Column(_recall_title(track), partial(_recall_cell, track)),
-        Column("passkey", _passkey_cell),
+        Column("passkey", partial(_passkey_cell, track)),
         Column("tokens/s", _speed_cell),
         Column[Entry]("exceptions", lambda entry: ", ".join(entry.file.exceptions)),
     ]
@@ -230,12 +230,15 @@ def _recall_cell(track: Track, entry: Entry) -> str:
     return markdown.NOTHING if mean is None else f"{mean:.2f}"
 
 
-def _passkey_cell(entry: Entry) -> str:
-    """Return the area under the curve of the passkey probe beyond the training length."""
-    beyond: list[float] = []
-    for areas in compute_areas(entry.probes.get("passkey", [])):
-        beyond += areas.beyond
-    return area_text(beyond)
+def _passkey_cell(track: Track, entry: Entry) -> str:
+    """Return the area under the curve of the passkey probe beyond the training length.
+
+    Without one of the reference, nothing ensures that entries trained on the probe alike.
+    """
+    if entry.passkey is None or track.reference.passkey is None:
+        return markdown.NOTHING
+    (areas,) = compute_areas(entry.passkey.results)
+    return area_text(areas.beyond)
 
 
 def _speed_cell(entry: Entry) -> str:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from ..reporting.row import Row
 from ..results.case import Case
 from ..results.series import Series
 from ..results.settings import canonical
@@ -42,6 +43,12 @@ def check_seeds(entry: Entry, reference: Entry) -> str:
                 f"only {point.seeds} of its {len(seeds)} seeds have a result at length "
                 f"{point.case.length}"
             )
+    texts = [text for row in entry.passkey_rows for text in _texts(row)]
+    if len(texts) > 1:
+        return (
+            "its passkey results are of several models or texts instead of seeds of one model; "
+            "move the folders of the other probes out of that of the comparison"
+        )
     return ""
 
 
@@ -60,19 +67,23 @@ def check_data(entry: Entry, reference: Entry) -> str:
 
 
 def check_training(entry: Entry, reference: Entry) -> str:
-    """Return in what the training differs from the reference's, besides method, rate, and data."""
-    differing = _differences(entry.series, reference.series, of_data=False)
-    ours = entry.row.results[0].reading
-    theirs = reference.row.results[0].reading
-    if ours.at != theirs.at:
-        differing.append(f"updates {ours.at} instead of {theirs.at}")
-    if ours.precision != theirs.precision:
-        differing.append(f"precision {ours.precision} instead of {theirs.precision}")
-    if entry.series.history:
-        differing.append("resumed with other settings")
-    if entry.series.start:
-        differing.append("started from a checkpoint")
-    return f"its training differs: {', '.join(differing)}" if differing else ""
+    """Return in what the training differs from the reference's, besides method, rate, and data.
+
+    The data of the passkey probe count, since no other rule compares them.
+    """
+    problems = []
+    differing = _differing_training(entry.row, reference.row)
+    if differing:
+        problems.append(f"its training differs: {', '.join(differing)}")
+    if entry.passkey is not None and reference.passkey is not None:
+        differing = _differing_training(entry.passkey, reference.passkey)
+        if _texts(entry.passkey) != _texts(reference.passkey):
+            differing.append("data")
+        if _lengths(entry.passkey) != _lengths(reference.passkey):
+            differing.append("lengths")
+        if differing:
+            problems.append(f"its passkey probe differs: {', '.join(differing)}")
+    return "; ".join(problems)
 
 
 def check_rate(entry: Entry, reference: Entry) -> str:
@@ -184,6 +195,33 @@ def _other_recall(entry: Entry) -> str:
             f"pass --precision {precision} to `alibi-fairseq recall`"
         )
     return ""
+
+
+def _differing_training(ours: Row, theirs: Row) -> list[str]:
+    """Return the settings in which two models differ, besides those of the method and the data."""
+    series = ours.results[0].series
+    differing = _differences(series, theirs.results[0].series, of_data=False)
+    reading = ours.results[0].reading
+    expected = theirs.results[0].reading
+    if reading.at != expected.at:
+        differing.append(f"updates {reading.at} instead of {expected.at}")
+    if reading.precision != expected.precision:
+        differing.append(f"precision {reading.precision} instead of {expected.precision}")
+    if series.history:
+        differing.append("resumed with other settings")
+    if series.start:
+        differing.append("started from a checkpoint")
+    return differing
+
+
+def _texts(row: Row) -> set[str | None]:
+    """Return the hashes of the data of a row."""
+    return {point.case.text for point in row.points}
+
+
+def _lengths(row: Row) -> set[int]:
+    """Return the lengths at which a row was evaluated."""
+    return {point.case.length for point in row.points}
 
 
 def _differences(first: Series, second: Series, of_data: bool) -> list[str]:

@@ -74,8 +74,8 @@ def with_results(change):
     return changed
 
 
-def with_settings(**values):
-    """Return a function that changes settings of the training in all results of a file."""
+def change_settings(**values):
+    """Return a function that changes settings of the training of a result."""
 
     def change(result):
         settings = {**result.series.settings}
@@ -83,7 +83,12 @@ def with_settings(**values):
             settings[name.replace("__", ".")] = value
         return replace(result, series=replace(result.series, settings=settings))
 
-    return with_results(change)
+    return change
+
+
+def with_settings(**values):
+    """Return a function that changes settings of the training in all results of a file."""
+    return with_results(change_settings(**values))
 
 
 def other_text(result):
@@ -143,6 +148,31 @@ def improve_trial(entry: Path) -> None:
     path.write_text(content.replace("0.016", "0.032"), encoding="utf-8")
 
 
+def add_passkey(entry: Path, change=lambda result: result) -> None:
+    """Add results of the passkey probe to an entry, after a change."""
+    probed = load(ROOT / "results" / "examples" / "recall" / "results.json")
+    passkey = []
+    for result in with_results(change)(probed).results:
+        passkey.append(replace(result, case=replace(result.case, corpus="passkey")))
+    rewrite(entry, lambda file: replace(file, results=[*file.results, *passkey]))
+
+
+def add_two_passkeys(entry: Path, change) -> None:
+    """Add two probes to an entry, one of them changed."""
+    add_passkey(entry)
+    add_passkey(entry, change)
+
+
+def add_passkey_to_both(entry: Path, change) -> None:
+    """Add the probe to the reference, and a changed one to an entry."""
+    add_passkey(entry.parent / "alibi")
+    add_passkey(entry, change)
+
+
+def trained_longer(result):
+    return replace(result, reading=replace(result.reading, at=20000))
+
+
 #: Rule, change of the entry, and a part of the sentence.
 MUTATIONS = {
     "an edited file": (
@@ -191,6 +221,16 @@ MUTATIONS = {
             )(file),
         ),
         "its results are of 2 models",
+    ),
+    "passkey probes in two texts": (
+        "seeds",
+        lambda entry: add_two_passkeys(entry, other_text),
+        "its passkey results are of several models or texts",
+    ),
+    "passkey probes of two models": (
+        "seeds",
+        lambda entry: add_two_passkeys(entry, trained_longer),
+        "its passkey results are of several models or texts",
     ),
     "another training text": (
         "data",
@@ -248,6 +288,28 @@ MUTATIONS = {
             with_results(lambda result: replace(result, reading=replace(result.reading, at=1500))),
         ),
         "updates 1500 instead of 750",
+    ),
+    "more updates on the passkey probe": (
+        "training",
+        lambda entry: add_passkey_to_both(entry, trained_longer),
+        "its passkey probe differs: updates 20000 instead of 1500",
+    ),
+    "another setting on the passkey probe": (
+        "training",
+        lambda entry: add_passkey_to_both(entry, change_settings(model__dropout=0.3)),
+        "its passkey probe differs: model.dropout",
+    ),
+    "a passkey probe in another text": (
+        "training",
+        lambda entry: add_passkey_to_both(entry, other_text),
+        "its passkey probe differs: data",
+    ),
+    "a passkey probe without its longest evaluation": (
+        "training",
+        lambda entry: add_passkey_to_both(
+            entry, lambda result: None if result.case.length == 1024 else result
+        ),
+        "its passkey probe differs: lengths",
     ),
     "a rate at the edge": ("rate", drop_highest_rate, "0.008, is at the edge of the grid"),
     "a rate that is not the best": (
@@ -407,11 +469,11 @@ def test_study_is_added_with_its_trials(tmp_path, capsys, refuse):
 def test_passkey_is_the_area_of_the_probe_beyond_the_training_length(record):
     """The table of the probe has the same area, computed from the same accuracies."""
     folder = ROOT / "results" / "examples" / "recall"
-    probed = load(folder / "results.json").results
-    passkey = [replace(one, case=replace(one.case, corpus="passkey")) for one in probed]
-    rotary = record / TRACK.name / "rotary"
-    rewrite(rotary, lambda file: replace(file, results=[*file.results, *passkey]))
-    page = write_page([read_track(rotary.parent)])
+    track = record / TRACK.name
+    add_passkey(track / "rotary")
+    assert "passkey" not in write_page([read_track(track)])  # the reference has none to compare
+    add_passkey(track / "alibi")
+    page = write_page([read_track(track)])
     row = next(row for row in cells_of(page) if row[0] == "Rotary")
     area = (folder / "table.md").read_text(encoding="utf-8").strip().split()[-2]
     assert row[6] == area == "0.28"
@@ -466,7 +528,7 @@ def test_entries_have_the_cases_of_their_track(comparison, tmp_path, capsys, ref
     assert "texts/rotary-128: it was not evaluated as the track is, on test" in refuse(*again)
 
 
-def test_probes_of_the_same_model_belong_to_its_entry(tmp_path):
+def test_probes_of_the_same_model_belong_to_its_entry(tmp_path, refuse):
     runs = tmp_path / "out"
     for seed in (1, 2, 3):
         of_study = STUDY / "secondary" / "cells" / f"wikipedia-rotary-128-seed{seed}"
@@ -479,9 +541,22 @@ def test_probes_of_the_same_model_belong_to_its_entry(tmp_path):
         shutil.copy(of_study / "training.json", probe)
         shutil.copy(ROOT / "results" / "examples" / "recall" / "results.json", probe)
     command = ["record", "add", runs, "--track", "new", "--title", "New", "--author", "Someone"]
-    assert cli.main([*map(str, command), "--record", str(tmp_path / "record")]) == 0
+    command += ["--record", tmp_path / "record"]
+    shutil.copytree(runs / "passkey", runs / "probes")
+    for folder, text in (("passkey", "a"), ("probes", "b")):
+        path = runs / folder / "rotary-128-seed1" / "results.json"
+        of_text = with_results(
+            lambda one, text=text: replace(
+                one, case=replace(one.case, text=text * 64, corpus="passkey")
+            )
+        )
+        save(of_text(load(path)), path)
+    assert "several models or texts instead of seeds of one model" in refuse(*command)
+    assert not (tmp_path / "record").exists()
+    shutil.rmtree(runs / "probes")
+    assert cli.main([*map(str, command)]) == 0
     entry = read_entry(tmp_path / "record" / "new" / "rotary")
-    assert {name: len(probed) for name, probed in entry.probes.items()} == {"mqar": 25}
+    assert {name: len(probed) for name, probed in entry.probes.items()} == {"passkey": 25}
     assert len(entry.trainings) == 3
 
 
