@@ -13,8 +13,16 @@ from ..errors import UserInputError
 
 logger = logging.getLogger(__name__)
 
-#: Options that determine the batches of an epoch.
-_BATCH_OPTIONS = ("task", "max_tokens", "batch_size", "required_batch_size_multiple")
+#: Options that determine the batches of an epoch, and their order.
+_BATCH_OPTIONS = (
+    "task",
+    "tokens_per_sample",
+    "sample_break_mode",
+    "max_tokens",
+    "batch_size",
+    "required_batch_size_multiple",
+    "seed",
+)
 
 
 def adapt_position(position: dict, saved: dict, current: dict, path: str) -> None:

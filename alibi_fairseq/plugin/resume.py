@@ -203,11 +203,15 @@ def _group(cfg, name: str) -> dict:
 
 def _batch_options(cfg) -> dict:
     """Return the options that determine the batches of each process and of an update."""
+    task = _group(cfg, "task")
     return {
         **_group(cfg, "dataset"),
         **_group(cfg, "distributed_training"),
         **_group(cfg, "optimization"),
-        "task": _group(cfg, "task").get("_name"),
+        "task": task.get("_name"),
+        "tokens_per_sample": task.get("tokens_per_sample"),
+        "sample_break_mode": task.get("sample_break_mode"),
+        "seed": _group(cfg, "common").get("seed"),
     }
 
 

@@ -126,3 +126,23 @@ def test_other_batches_need_new_epoch(tmp_path):
         run_train(data, folder, *flags)
     resumed = run_train(data, folder, *flags, "--reset-dataloader")
     assert resumed["extra_state"]["train_iterator"]["iterations_in_epoch"] == 4
+
+
+#: Options that start from a checkpoint of another folder, with changed options.
+OTHER_BATCHES = [
+    ("--restore-file", "--tokens-per-sample 8"),
+    ("--restore-file", "--sample-break-mode eos"),
+    ("--continue-once", "--seed 6"),
+]
+
+
+@pytest.mark.ci
+def test_other_batches_of_another_folder_need_new_epoch(tmp_path):
+    torch.manual_seed(1)
+    data = write_corpus(tmp_path, train=500, valid=60)
+    flags = (*FLAGS, "--max-tokens", "32", "--max-update")
+    run_train(data, tmp_path / "first", *flags, "3")
+    start = str(tmp_path / "first" / "checkpoint_last.pt")
+    for option, change in OTHER_BATCHES:
+        with pytest.raises(UserInputError, match=f"{change} would change the batches"):
+            run_train(data, tmp_path / "second", *flags, "5", option, start, *change.split())

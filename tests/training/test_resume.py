@@ -221,7 +221,10 @@ def test_different_training_in_same_folder_is_rejected(data_bin, tmp_path, flag,
         in_process("train", *changed, "--save-dir", first)
     assert (first / "checkpoint_last.pt").read_bytes() == checkpoint
     restore = ["--restore-file", first / "checkpoint_last.pt"]
-    in_process("train", *changed, "--save-dir", tmp_path / "second", *restore)
+    second = [*changed, "--save-dir", tmp_path / "second", *restore]
+    with pytest.raises(UserInputError, match=f"saved mid-epoch with {flag} {before} "):
+        in_process("train", *second)
+    in_process("train", *second, "--reset-dataloader")
     in_process("train", *changed, "--save-dir", first, "--reset-dataloader")
 
 
