@@ -82,7 +82,7 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         raise UserInputError(f"{path} exists and is not a regular file. Choose another path.")
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary = _temporary_name(target)
     binary = "b" in mode
     encoding = None if binary else "utf-8"
     newline = None if binary else ""
@@ -101,29 +101,37 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 
 
 @contextmanager
-def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike, replaces: bool = False) -> Iterator[Path]:
     """Create a folder to fill, which appears as ``path`` when the block ends without an error.
 
     After an error, nothing is left, and neither are parents that were created.
 
+    Args:
+        replaces: True to replace a folder of that name.
+
     Raises:
-        UserInputError: there is a folder with something in it, or a file.
+        UserInputError: there is a folder with something in it that is not replaced, or a file.
     """
     target = Path(path).resolve()
-    if target.is_file() or (target.is_dir() and any(target.iterdir())):
+    occupied = target.is_dir() and any(target.iterdir()) and not replaces
+    if target.is_file() or occupied:
         raise UserInputError(f"{path} is not an empty folder. Choose another --out.")
     new_parents = [parent for parent in target.parents if not parent.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary = _temporary_name(target)
     temporary.mkdir()
     number = os.open(temporary, os.O_RDONLY)
     try:
         _mark_as_used(number)
         yield temporary
-        if target.is_dir():
+        replaced = _temporary_name(target)  # a leftover if this process is killed here
+        if replaces and target.is_dir():
+            os.replace(target, replaced)
+        elif target.is_dir():
             target.rmdir()
         os.replace(temporary, target)
+        shutil.rmtree(replaced, ignore_errors=True)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         for parent in new_parents:
@@ -132,6 +140,11 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
         raise
     finally:
         os.close(number)
+
+
+def _temporary_name(target: Path) -> Path:
+    """Return a new name that :func:`_remove_leftovers` finds."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
 def write_failure(error: BaseException) -> str | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import shutil
 import time
 from collections import defaultdict
 from dataclasses import replace
@@ -32,6 +31,7 @@ from ..results.provenance import Provenance, collect_provenance, git_state, utc_
 from ..results.result import Result
 from ..results.series import SERIES_KEY, Reading, Series, series_json
 from ..results.values import MAX_BITS, Cost, TextValues
+from .kept_plugin import keep_plugin
 from .training_series import series_of_training
 
 logger = logging.getLogger(__name__)
@@ -103,21 +103,6 @@ class TrainingRecord:
             self.series = series_of_training(self.trainer, self.plugin, saved)
         except Exception as error:
             self._warn_once(f"{self._path} is not written ({error})")
-
-    def keep_plugin(self) -> None:
-        """Copy the imported source files of the method's plugin to ``plugin/`` in the save folder.
-
-        ``--user-dir SAVE_DIR/plugin/NAME`` then evaluates the model after an edit of the plugin.
-        """
-        if not self.trainer.is_data_parallel_master or self.cfg.checkpoint.no_save:
-            return
-        folder = Path(self.cfg.checkpoint.save_dir) / "plugin"
-        if folder.exists():  # of the training that is resumed
-            shutil.rmtree(folder)
-        for name, source in plugin_files(MethodSpec.from_options(self.cfg.model).names).items():
-            copy = folder / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, copy)
 
     def updated(self, tokens: int) -> None:
         """Note the end of an update on a number of tokens in all processes."""
@@ -318,5 +303,7 @@ def start_record(trainer, extra_state: dict | None) -> TrainingRecord | None:
     state = (extra_state or {}).get(RECORD_KEY) if resumed else None
     record = TrainingRecord(trainer, state)
     record.set_series((extra_state or {}).get(SERIES_KEY) if resumed else None)
-    record.keep_plugin()
+    if trainer.is_data_parallel_master and not trainer.cfg.checkpoint.no_save:
+        files = plugin_files(MethodSpec.from_options(trainer.cfg.model).names)
+        keep_plugin(files, Path(trainer.cfg.checkpoint.save_dir), resumed)
     return record

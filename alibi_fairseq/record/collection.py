@@ -13,7 +13,13 @@ from ..errors import UserInputError
 from ..files import atomic_folder, read_json
 from ..results.case import Case
 from ..results.file import Results, load, merge, save
-from ..results.file_names import COMPARISON_FILE, TRAINING_FILE, TRIALS_ENDING, find_results_files
+from ..results.file_names import (
+    COMPARISON_FILE,
+    COPIED_PLUGIN,
+    TRAINING_FILE,
+    TRIALS_ENDING,
+    find_results_files,
+)
 from ..results.provenance import utc_time
 from ..results.result import Result
 from ..results.values import ProbeValues, TextValues
@@ -304,7 +310,8 @@ def _copy_inputs(source: Path, model: ComparedModel, folder: Path) -> None:
         shutil.copyfile(source / COMPARISON_FILE, folder / COMPARISON_FILE)
     plugin = model.runs[0] / _PLUGIN
     if plugin.is_dir():
-        shutil.copytree(plugin, folder / _PLUGIN, ignore=shutil.ignore_patterns("__pycache__"))
+        ignored = shutil.ignore_patterns("__pycache__", COPIED_PLUGIN)
+        shutil.copytree(plugin, folder / _PLUGIN, ignore=ignored)
 
 
 def _write_recall(path: Path, results: Iterable[Result], copy: Path) -> None:

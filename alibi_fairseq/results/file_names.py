@@ -11,6 +11,8 @@ from ..files import read_json
 TRAINING_FILE = "training.json"
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
+#: File in a run's folder ``plugin/`` that marks it as a copy made by a training.
+COPIED_PLUGIN = ".copied-by-training"
 #: End of the names of files with the outcome of learning-rate trials.
 TRIALS_ENDING = "-tuning.json"
 #: Configuration that ``compare`` writes into its output folder.
