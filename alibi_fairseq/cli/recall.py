@@ -48,6 +48,7 @@ class Recall(CliCommand):
         from ..evaluation.recall import measure_recall
         from ..evaluation.split import load_dictionary, load_split
         from ..files import sha256_file
+        from ..positions.plugin_sources import plugin_sha256
         from ..progress_bar import make_progress_bar
         from ..reporting import markdown
         from ..results.data_folder import DataFolder
@@ -81,6 +82,7 @@ class Recall(CliCommand):
                         {
                             "checkpoint": str(path),
                             "checkpoint_sha256": hashes[path],
+                            "plugin_sha256": plugin_sha256(model.method.names),
                             "method": model.method.label,
                             "train_length": model.weights.series.train_length,
                             "length": length,

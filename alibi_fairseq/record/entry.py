@@ -115,9 +115,14 @@ class RecallRange(JsonObject):
 
 
 class RecallResult(JsonObject):
-    """Losses of one checkpoint at one length, by the distance of the earlier pair."""
+    """Losses of one checkpoint at one length, by the distance of the earlier pair.
+
+    Attributes:
+        plugin_sha256: hash of the plugin that was used; None without one, or in earlier files.
+    """
 
     checkpoint_sha256: Sha256
+    plugin_sha256: Sha256 | None = None
     length: PositiveCount
     ranges: list[RecallRange]
 

@@ -194,6 +194,12 @@ def _other_recall(entry: Entry) -> str:
             f"its recall was measured in {origin.precision}, but its perplexity in {precision}; "
             f"pass --precision {precision} to `alibi-fairseq recall`"
         )
+    plugins = {result.plugin_sha256 for result in entry.recall.results}
+    if plugins - {None, entry.series.settings.get("plugin")}:
+        return (
+            "its recall was measured with another version of the plugin than its training; pass "
+            "the copy in the folder of a run, plugin/NAME, as --user-dir to `alibi-fairseq recall`"
+        )
     return ""
 
 

@@ -112,7 +112,9 @@ def with_validation_split(file: Results) -> Results:
     return replace(file, results=[*file.results, *map(on_validation_split, texts)])
 
 
-def write_recall(entry: Path, split: str = "test", **values) -> np.ndarray:
+def write_recall(
+    entry: Path, split: str = "test", plugin: str | None = None, **values
+) -> np.ndarray:
     """Write measurements of recall, and return the number of tokens of each range and its loss."""
     case = read_entry(entry).row.points[-1].case
     provenance = {**PROVENANCE, "data_sha256": case.text, **values}
@@ -120,10 +122,12 @@ def write_recall(entry: Path, split: str = "test", **values) -> np.ndarray:
     for number, (first, last) in enumerate(distance_ranges(2048), start=1):
         measured = {"first": first, "last": last, "tokens": 10 * number, "loss_bits": number / 2}
         ranges.append(measured)
-    results = [{"checkpoint_sha256": "d" * 64, "length": 2048, "ranges": ranges}]
+    result = {"checkpoint_sha256": "d" * 64, "length": 2048, "ranges": ranges}
+    if plugin is not None:
+        result["plugin_sha256"] = plugin
     content = {"format": "alibi_fairseq/recall", "split": split, "provenance": provenance}
     path = entry / "recall.json"
-    path.write_text(json.dumps({**content, "results": results}), encoding="utf-8")
+    path.write_text(json.dumps({**content, "results": [result]}), encoding="utf-8")
     record_hashes(entry)
     return np.array([(found["tokens"], found["loss_bits"]) for found in ranges])
 
@@ -270,6 +274,11 @@ MUTATIONS = {
         "data",
         lambda entry: write_recall(entry, precision="bf16"),
         "its recall was measured in bf16, but its perplexity in fp32",
+    ),
+    "recall with an edited plugin": (
+        "data",
+        lambda entry: write_recall(entry, plugin="f" * 64),
+        "its recall was measured with another version of the plugin than its training",
     ),
     "another setting": (
         "training",
@@ -627,7 +636,9 @@ def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, caps
     entry = read_entry(tmp_path / "record" / "words" / "root-distance")
     assert (entry.folder / "plugin" / "root_plugin" / "__init__.py").read_text() == code
     assert (entry.folder / "comparison.yaml").read_text() == (out / "comparison.yaml").read_text()
-    assert len(entry.series.settings["plugin"]) == 64
+    plugin = entry.series.settings["plugin"]
+    assert len(plugin) == 64
+    assert {result.plugin_sha256 for result in entry.recall.results} == {plugin}
     assert entry.learning_rate == 0.01
     assert [trial.lr for trial in entry.trials.trials] == [0.0001, 0.01, 100]
     assert sorted(entry.file.files) == [
