@@ -26,6 +26,7 @@ from ..reporting.evaluation_output import (
     printed_position_tables,
 )
 from ..reporting.probes import accuracy_table
+from ..results.data_folder import check_shards
 from ..results.file import load
 from ..results.result import Result
 from ..results.values import ProbeValues
@@ -199,11 +200,7 @@ class Eval(CliCommand):
                 "evaluated on. Pass the folder that `alibi-fairseq prepare text` makes of a text. "
                 "To evaluate a Hugging Face model, pass its folder with config.json as --path."
             )
-        if ":" in self.data[0] and "train" in self.config.splits:
-            raise UserInputError(
-                "--subset train is divided among the shards, and only the first would be "
-                f"evaluated. Pass one folder instead of {self.data[0]}."
-            )
+        check_shards(self.data[0], self.config.splits)
         if self.bos_per_window or self.trust_remote_code:
             raise UserInputError(
                 "--bos-per-window and --trust-remote-code have no effect on fairseq checkpoints. "

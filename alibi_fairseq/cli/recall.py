@@ -51,9 +51,10 @@ class Recall(CliCommand):
         from ..positions.plugin_sources import plugin_sha256
         from ..progress_bar import make_progress_bar
         from ..reporting import markdown
-        from ..results.data_folder import DataFolder
+        from ..results.data_folder import DataFolder, check_shards
         from ..results.provenance import collect_provenance
 
+        check_shards(str(self.data), [self.split])
         folder = DataFolder.open(self.data)
         device = find_device(self.device)
         split = load_split(folder, self.split, load_dictionary(folder.path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -144,4 +145,22 @@ class DataFolder:
         return UserInputError(
             f"'{path}' is not the file that {self.manifest_path} describes (its contents differ). "
             "Prepare the data again, or remove the manifest if the change was intended."
+        )
+
+
+def check_shards(data: str, splits: Iterable[str]) -> None:
+    """Check that the folder that is evaluated has the whole of each split.
+
+    Args:
+        data: fairseq's data argument. Of several folders joined by ``:`` (shards), only the first
+            is evaluated.
+        splits: names of the splits to evaluate.
+
+    Raises:
+        UserInputError: a split is divided among the shards.
+    """
+    if ":" in data and "train" in splits:
+        raise UserInputError(
+            "--subset train is divided among the shards, and only the first would be evaluated. "
+            f"Pass one folder instead of {data}."
         )

@@ -160,3 +160,11 @@ def test_checkpoint_replaced_while_another_is_measured_is_refused(
     measured = json.loads(out.read_text())["results"]
     assert [result["length"] for result in measured] == [8, 16]
     assert {result["checkpoint_sha256"] for result in measured} == {sha256_file(trained("alibi"))}
+
+
+@pytest.mark.parametrize("command", ["eval", "recall"])
+def test_training_text_in_shards_is_refused(trained, tmp_path, refuse, command):
+    shards = f"{trained.data}:{trained.data}"
+    words = [command, shards, "--path", trained("alibi"), "--lengths", "16"]
+    problem = refuse(*words, "--subset", "train", "--out", tmp_path / "results.json")
+    assert "only the first would be evaluated" in problem
