@@ -115,7 +115,7 @@ class Recall(CliCommand):
 def recall_table(results: list[dict], split: str) -> Table[dict]:
     """Return a table with a row per model and length, and a column per range of the distance."""
     from ..reporting import markdown
-    from ..reporting.facts import short_path
+    from ..reporting.facts import short_paths
     from ..reporting.row import model_label
     from ..reporting.table import Column, Table
 
@@ -126,10 +126,12 @@ def recall_table(results: list[dict], split: str) -> Table[dict]:
     for result in results:
         checkpoints[label(result)].add(result["checkpoint"])
 
+    paths = short_paths(result["checkpoint"] for result in results)
+
     def name(result: dict) -> str:
         if len(checkpoints[label(result)]) == 1:
             return label(result)
-        return f"{label(result)} ({short_path(result['checkpoint'])})"  # several seeds, for example
+        return f"{label(result)} ({paths[result['checkpoint']]})"  # several seeds, for example
 
     columns = [Column[dict]("", name)]
     columns.append(Column("evaluated at", lambda result: str(result["length"])))

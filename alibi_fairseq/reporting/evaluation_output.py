@@ -13,7 +13,7 @@ from ..results.values import TextValues
 from . import markdown
 from .common_conditions import common_conditions
 from .differing_conditions import differing_conditions_table
-from .facts import overrides_text, short_path
+from .facts import overrides_text, short_paths
 from .loss_by_position import position_tables
 from .notes import CHANCE_NOTE, undertrained_warning
 from .rows import build_rows
@@ -49,8 +49,8 @@ def _column(
     return Column(title, cell)
 
 
+#: Columns after that of the checkpoint.
 EVALUATION_COLUMNS = (
-    _column("checkpoint", attrgetter("checkpoint"), short_path),
     _column("positions", attrgetter("series.method.notation")),
     _column("overrides", _overrides),
     _column("trained at", attrgetter("series.train_length")),
@@ -73,7 +73,9 @@ EVALUATION_COLUMNS = (
 def evaluation_table(results: Sequence[Result]) -> str:
     """Return a Markdown table with the columns in which a result has a value."""
     columns = []
-    for column in EVALUATION_COLUMNS:
+    paths = short_paths(result.checkpoint for result in results if result.checkpoint is not None)
+    checkpoint = _column("checkpoint", attrgetter("checkpoint"), paths.__getitem__)
+    for column in (checkpoint, *EVALUATION_COLUMNS):
         if any(column.cell(result) != markdown.NOTHING for result in results):
             columns.append(column)
     return markdown.to_markdown([Table(columns, results)])
@@ -101,11 +103,12 @@ def context_table(results: Sequence[Result], percent: float, strides: Sequence[i
             row = (str(result.checkpoint), case.split, str(stride))
             losses[row][case.length] = result.values.loss_bits
     rows = []
+    paths = short_paths(checkpoint for checkpoint, _, _ in losses)
     for (checkpoint, split, stride), loss in losses.items():
         longest = max(loss)
         limit = loss[longest] * (1 + percent / 100)
         shortest_window = min(length for length in loss if loss[length] <= limit)
-        rows.append([short_path(checkpoint), split, stride, str(shortest_window)])
+        rows.append([paths[checkpoint], split, stride, str(shortest_window)])
     return markdown.table(["checkpoint", "split", "S", f"context within {percent:g}%"], rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from ..results.result import RowKey
 from ..results.series import Facts, Reading
@@ -73,3 +74,14 @@ def overrides_text(reading: Reading) -> str:
 def short_path(text: str) -> str:
     """Return the last two parts of a path, such as the run and the name of a checkpoint."""
     return "/".join(text.split("/")[-2:])
+
+
+def short_paths(texts: Iterable[str]) -> dict[str, str]:
+    """Return the last parts of each path: two, or as many as all the paths need to differ."""
+    parts = {text: text.split("/") for text in texts}
+    number = 2
+    while True:
+        names = {text: "/".join(parts[text][-number:]) for text in parts}
+        if len(set(names.values())) == len(names):
+            return names
+        number += 1

@@ -10,9 +10,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
-from results_documents import cells_of
+from results_documents import cells_of, evaluation_record, results_of
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.cli.recall import recall_table
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.recall import (
     distance_ranges,
@@ -23,6 +24,9 @@ from alibi_fairseq.evaluation.recall import (
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.windows import Window, plan_windows
 from alibi_fairseq.files import sha256_file
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.evaluation_output import context_table, evaluation_table
+from alibi_fairseq.reporting.facts import short_paths
 from alibi_fairseq.results.data_folder import DataFolder
 
 
@@ -168,3 +172,30 @@ def test_training_text_in_shards_is_refused(trained, tmp_path, refuse, command):
     words = [command, shards, "--path", trained("alibi"), "--lengths", "16"]
     problem = refuse(*words, "--subset", "train", "--out", tmp_path / "results.json")
     assert "only the first would be evaluated" in problem
+
+
+def test_models_of_one_run_name_have_different_rows():
+    paths = [f"runs/{run}/alibi-128-seed1/checkpoint_last.pt" for run in ("a", "b")]
+    found = {"first": 0, "last": 0, "tokens": 10, "loss_bits": 4.0}
+    model = {"method": "ALiBi", "train_length": 128, "length": 1, "ranges": [found]}
+    results = [{**model, "checkpoint": path} for path in paths]
+    _, *rows = cells_of(markdown.to_markdown([recall_table(results, "valid")]))
+    assert [row[0] for row in rows] == [
+        "ALiBi, L=128 (a/alibi-128-seed1/checkpoint_last.pt)",
+        "ALiBi, L=128 (b/alibi-128-seed1/checkpoint_last.pt)",
+    ]
+    results = results_of(*[evaluation_record(20.0, checkpoint=path) for path in paths])
+    for table in (evaluation_table(results), context_table(results, 1.0, ["full"])):
+        _, *rows = cells_of(table)
+        assert [row[0] for row in rows] == [
+            "a/alibi-128-seed1/checkpoint_last.pt",
+            "b/alibi-128-seed1/checkpoint_last.pt",
+        ]
+
+
+def test_paths_are_as_short_as_they_can_be():
+    assert short_paths(["runs/a/m.pt", "runs/b/m.pt"]) == {
+        "runs/a/m.pt": "a/m.pt",
+        "runs/b/m.pt": "b/m.pt",
+    }
+    assert short_paths(["a/m.pt", "/a/m.pt"]) == {"a/m.pt": "a/m.pt", "/a/m.pt": "/a/m.pt"}
