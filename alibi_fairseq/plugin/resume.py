@@ -7,6 +7,7 @@ from the weights of another may change the position method, but not the rest of 
 
 from __future__ import annotations
 
+import argparse
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ..errors import UserInputError
-from ..positions import all_options
+from ..positions import MethodSpec, all_options
 from ..positions.options import with_length
 from ..results.data_hashes import DICTIONARY_KEY, dictionary_digest
 from .data_position import adapt_position
@@ -110,6 +111,7 @@ def check_same_model(state: dict, path: str) -> None:
     trainer = _loading.trainer
     _check_options(state, trainer, path, _loading.resumes)
     if _loading.resumes:
+        _check_stock_method(state.get("cfg"), trainer.cfg, path)
         _check_same_training(state.get("cfg"), trainer.cfg, path)
     check_ties(state["model"], trainer.get_model(), path)
     checkpoint_digest = (state.get("task_state") or {}).get(DICTIONARY_KEY)
@@ -163,6 +165,31 @@ def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
                 "themselves as numbers."
             )
         logger.warning(difference)
+
+
+def _check_stock_method(saved_cfg, cfg, path: str) -> None:
+    """Compare the position method with that of fairseq's ``transformer_lm``, if it is either model.
+
+    Its options differ from ours, and its weights have the same names and shapes.
+    """
+    saved = _group(saved_cfg, "model")
+    current = _group(cfg, "model")
+    if "position_method" in saved and "position_method" in current:
+        return  # compared as an option
+    before = _position_method(saved)
+    now = _position_method(current)
+    if before is not None and now is not None and before != now:
+        raise UserInputError(
+            f"{path} was trained with the position method {before.notation} and this command has "
+            f"{now.notation}, which changes what the weights mean. {_ADVICE}"
+        )
+
+
+def _position_method(options: dict) -> MethodSpec | None:
+    """Return the position method of a model of ours or a ``transformer_lm``; None for another."""
+    if "position_method" in options or "no_token_positional_embeddings" in options:
+        return MethodSpec.from_options(argparse.Namespace(**options))
+    return None
 
 
 def _check_same_training(saved_cfg, cfg, path: str) -> None:

@@ -163,6 +163,30 @@ def test_every_model_option_is_compared_or_harmless():
     assert sorted(known) == sorted(names)
 
 
+#: Options that give fairseq's ``transformer_lm`` the weights of ``alibi_lm``.
+LIKE_OURS = (
+    *("--decoder-input-dim", 32, "--decoder-output-dim", 32),
+    *("--decoder-normalize-before", "--share-decoder-input-output-embed"),
+)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("saved", "other"), [("transformer_lm", "alibi_lm"), ("alibi_lm", "transformer_lm")]
+)
+def test_model_of_fairseq_keeps_its_position_method(data_bin, tmp_path, saved, other):
+    flags = [data_bin, *SHORT, *LIKE_OURS, "--save-dir", tmp_path / "run"]
+    in_process("train", *flags, "--arch", saved)
+    longer = [*flags, "--max-update", 5, "--arch"]
+    with pytest.raises(UserInputError, match=r"the position method .*alibi.* weights mean\. Use"):
+        in_process("train", *longer, other)
+    in_process("train", *longer, saved)  # resumes
+    if saved == "transformer_lm":
+        in_process("train", *longer, other, "--position-method", "sinusoidal", "--max-update", 6)
+        start = ["--finetune-from-model", tmp_path / "run" / "checkpoint_last.pt"]
+        in_process("train", *longer, other, "--save-dir", tmp_path / "tuned", *start)
+
+
 @pytest.mark.ci
 def test_untied_embeddings_are_not_tied(data_bin, tmp_path):
     untied = "--no-share-decoder-input-output-embed"
