@@ -98,6 +98,8 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
         difference = f"{key}: {before!r} there, {now!r} now"
         if isinstance(before, list) and isinstance(now, list):
             difference = _first_difference(key, before, now)
+        elif isinstance(before, dict) and isinstance(now, dict):
+            difference = f"{key} {_first_different_key(before, now)} differs"
         elif isinstance(before, dict) or isinstance(now, dict):
             difference = f"{key} differs"
         raise UserInputError(f"{work} with different settings ({difference}). {advice}")
@@ -113,6 +115,15 @@ def _first_difference(key: str, before: list, now: list) -> str:
         if item != other:
             break
     return f"{key} differs"
+
+
+def _first_different_key(before: dict, now: dict) -> str:
+    """Return the first key whose value differs, or that only one of the dictionaries has."""
+    missing = object()
+    for key in sorted({*before, *now}):
+        if before.get(key, missing) != now.get(key, missing):
+            return key
+    raise ValueError("the dictionaries are equal")
 
 
 def read_json_if_present(path: Path) -> dict | None:

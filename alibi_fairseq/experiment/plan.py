@@ -1,9 +1,9 @@
 """Plan of an experiment: its runs, and the learning-rate trials before them.
 
-:func:`plan` is a pure function of the description, the data, and the results of trials. It is
-called again whenever one of them may have changed: once the data is prepared, after the last trial
-of a model, by each SLURM job, and for a dry run. Names of runs follow from the description and the
-code of plugins alone.
+:func:`plan` is a function of the description with the files that it names, the data, and the
+results of trials. It is called again whenever one of them may have changed: once the data is
+prepared, after the last trial of a model, by each SLURM job, and for a dry run. Names of runs
+follow from the description and the code of plugins alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .planned_evaluations import plan_eval_steps
 from .rate_choice import Choice, TrialResult
 from .run import Run
 from .schema import ExperimentConfig, Model
-from .training_flags import flags_for_weights, other_flags, validation_splits
+from .training_flags import flags_for_weights, named_files, other_flags, validation_splits
 from .trials import Trials
 
 
@@ -218,6 +218,9 @@ def build_run(
     plugin = plugin_sha256(model.method.names)
     if plugin:
         request["plugin"] = plugin
+    files = named_files(model)
+    if files:
+        request["file"] = files
     flags = other_flags(model, updates, folder / name, facts.valid_tokens)
     flags += weight_flags  # the last one of a repeated option counts
     return Run(

@@ -54,8 +54,9 @@ class Run:
         flags: options of ``fairseq-train``.
         request: JSON values that determine the weights. Unlike the flags and the series, they do
             not depend on the machine. In a comparison, they are ``options``, the flags that
-            determine the weights; ``train`` and ``dictionary``, hashes of the data; and
-            ``plugin``, the hash of a plugin, if there is one.
+            determine the weights; ``train`` and ``dictionary``, hashes of the data; ``plugin``, the
+            hash of a plugin, if there is one; and ``file``, the hash of each file that the options
+            name, if there is one.
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
         methods: position methods, whose plugins must not be edited until the run is complete.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UserInputError, did_you_mean
+from ..files import sha256_if_present
 from ..positions.spec import MethodSpec
 from .schema import ExperimentConfig, Model
 from .values import at_length
@@ -57,6 +59,21 @@ def users_flags(model: Model) -> list[str]:
     for flag in model.group.method_flags.get(model.method, ()):
         flags.append(at_length(flag, model.train_length))
     return flags
+
+
+def named_files(model: Model) -> dict[str, str]:
+    """Return the SHA-256 of each file that the user's options name, such as a checkpoint or slopes.
+
+    The key is the name as the options have it. A file is read again only when it has changed.
+    """
+    hashes = {}
+    for word in (*model.method.option_texts.values(), *users_flags(model)):
+        name = word.partition("=")[2] if word.startswith("--") else word
+        # Unlike Path.is_file, this accepts words that are too long for a file's name.
+        digest = sha256_if_present(Path(name)) if os.path.isfile(name) else None
+        if digest is not None:
+            hashes[name] = digest
+    return hashes
 
 
 def validation_splits(model: Model) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from alibi_fairseq.completion_marker import write_settings
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import as_mapping, from_mapping
@@ -79,6 +80,33 @@ def test_names_do_not_depend_on_data_and_results():
     assert after.runs[0].request["train"] == "a" * 64
     assert [choice.lr for choice in after.choices] == [0.002, 0.001] * 2
     assert not FOLDER.exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "flags", "name"),
+    [
+        ("alibi", "--alibi-slopes slopes.txt", "slopes.txt"),
+        ("alibi", "--finetune-from-model=base.pt --dropout 0", "base.pt"),
+        ("alibi/alibi_slopes=slopes.txt", "", "slopes.txt"),
+    ],
+)
+def test_edited_file_of_an_option_is_another_training(tmp_path, monkeypatch, method, flags, name):
+    monkeypatch.chdir(tmp_path)
+    config = from_mapping({"corpora": [CORPUS], "methods": method, "train_flags": flags})
+    (unnamed,) = plan(config, FOLDER, {DATA: FACTS}, {}).runs
+    assert set(unnamed.request) == {"options", "train", "dictionary"}
+    Path(name).write_text("0.5", encoding="utf-8")
+    (run,) = plan(config, FOLDER, {DATA: FACTS}, {}).runs
+    run.folder.mkdir(parents=True)
+    (run.folder / run.final_checkpoint).touch()
+    write_settings(run.request_file, run.request)
+    run.training_marker(run.updates).write()
+    assert run.is_trained
+    Path(name).write_text("0.25", encoding="utf-8")
+    (edited,) = plan(config, FOLDER, {DATA: FACTS}, {}).runs
+    assert not edited.is_trained
+    with pytest.raises(UserInputError, match=rf"different settings \(file {name} differs\)"):
+        edited.check_request()
 
 
 def test_only_the_model_that_diverged_at_every_rate_is_blocked():

@@ -59,7 +59,7 @@ def test_check_settings_rejects_other_settings(tmp_path):
     check_settings(read_json_if_present(path), settings, "It was begun", "stop")
     for changes, difference in (
         ({"seed": 2}, r"It was begun with different settings \(seed: 1 there, 2 now\)\. stop$"),
-        ({"model": {"layers": 3}}, r"\(model differs\)"),
+        ({"model": {"layers": 3}}, r"\(model layers differs\)"),
         ({"model": None}, r"\(model differs\)"),
     ):
         with pytest.raises(UserInputError, match=difference):
