@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from alibi_fairseq.paper import published
+from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 
 from ..analysis.by_length import length_changes, method_losses
 from ..analysis.compared_models import ComparedLosses
-from ..analysis.estimates import percent
+from ..analysis.estimates import Estimate, percent
 from ..analysis.losses import Losses
 from ..analysis.paper_changes import table5_change
 from ..analysis.published_gaps import published_gap_range
@@ -37,6 +38,8 @@ PAGE = Path(__file__).with_name("page.md")
 #: Figure of the primary models, and of the changes of all methods.
 FIGURE = "lengths.svg"
 CHANGES_FIGURE = "changes.svg"
+#: Methods of the primary models.
+PRIMARY_METHODS = ("alibi", "sinusoidal", "rotary", "t5", "none")
 #: Changes of the primary models that no test compares, in training lengths.
 BEYOND_TESTS = {
     "T5 bias at 16 L vs. 4 L": ("t5-1@16", "t5-1@4"),
@@ -86,6 +89,7 @@ def write_small_models_page(folder: Path) -> Path:
         **_rotary_order(primary),
         **_leads(primary),
         changes=_changes_figure(folder, secondary.by_key),
+        turned=_turned_changes(secondary, primary),
     )
 
 
@@ -132,6 +136,34 @@ def _rotary_order(losses: ComparedLosses) -> dict[str, str]:
         "paper_rotary": markdown.perplexity(paper["rotary"]),
         "paper_sinusoidal": markdown.perplexity(paper["sinusoidal"]),
     }
+
+
+def _turned_changes(short: ComparedLosses, long: ComparedLosses) -> str:
+    """Return the changes from L to 16 L that have another sign after longer training, in words.
+
+    A change counts if its interval does not contain zero.
+    """
+    turned = []
+    for method in PRIMARY_METHODS:
+        evaluations = (f"{method}-1@{CHANGES_MULTIPLE}", f"{method}-1@1")
+        first = short.change(*evaluations)
+        later = long.change(*evaluations)
+        if first is None or later is None:
+            continue
+        if _sign(first) * _sign(later) < 0:
+            later_change = f"{percent(later.value)} after the 24.0M tokens of the primary models"
+            turned.append(
+                f"{method_name(method)} has {percent(first.value)} here, and {later_change}"
+            )
+    return "; ".join(turned)
+
+
+def _sign(estimate: Estimate) -> int:
+    """Return 1 or -1 if the interval of a change lies above or below zero; else 0."""
+    low, high = estimate.interval()
+    if low > 0:
+        return 1
+    return -1 if high < 0 else 0
 
 
 def _changes_figure(folder: Path, losses: Losses) -> str:

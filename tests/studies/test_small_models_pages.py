@@ -316,7 +316,7 @@ def test_readme_states_what_was_found(tmp_path):
         assert f"{math.exp(nats[2048] - nats[128]):.1f}" in ratio
         assert ratio in found
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    assert "baseline is undertrained after 12.3M training tokens" in found
+    assert "after 12.3M training tokens, the sinusoidal baseline is still undertrained" in found
     cost = "0.10% lower than that of ALiBi trained on 2,048"
     assert f"{cost} (95% interval: 1.4% lower to 1.2% higher)" in found
     assert "In the paper, it is 3.2% higher" in found
