@@ -48,7 +48,7 @@ class ReportCommand(CliCommand):
     )
     label: list[tuple[Path, str]] = option(
         "name of the models of a results file in tables and figures, in place of position method "
-        "and training length; can be repeated",
+        "and training length, unless they differ in these; can be repeated",
         (),
         action="append",
         type=file_and_text,

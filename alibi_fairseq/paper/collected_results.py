@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserInputError
+from ..positions.spec import distinct_labels
+from ..reporting.row import model_label
 from ..reporting.texts import Text, identify_text, text_names
 from ..results.file import Results, load
 from ..results.file_names import find_results_files
@@ -82,7 +85,8 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
 
     Args:
         paths: the files and folders.
-        labels: names of the models of a results file, by its resolved path.
+        labels: names of the models of a results file, by its resolved path. Where models of one
+            label differ in position method or training length, their names state it.
 
     Raises:
         UserInputError: A path does not exist, a file violates the schema, or two files contradict
@@ -93,13 +97,15 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
     for path in labels:
         if path not in files:
             raise UserInputError(f"--label {path} is not among the results. Pass it as well.")
-    collected = CollectedResults()
-    first_occurrences: dict[tuple, tuple[Path, Result]] = {}
+    loaded = []
     for path in files:
         file = load(path)
         if path in labels:
             file = _labeled(file, labels[path])
-        collected.files.append((path, file))
+        loaded.append((path, file))
+    collected = CollectedResults(_tell_labels_apart(loaded))
+    first_occurrences: dict[tuple, tuple[Path, Result]] = {}
+    for path, file in collected.files:
         for result in file.results:
             if result.case.kind != "text" or not isinstance(result.values, TextValues):
                 continue
@@ -117,6 +123,36 @@ def _labeled(file: Results, label: str) -> Results:
     results = []
     for result in file.results:
         results.append(replace(result, series=replace(result.series, label=label)))
+    return replace(file, results=results)
+
+
+def _tell_labels_apart(files: Sequence[tuple[Path, Results]]) -> list[tuple[Path, Results]]:
+    """Add method or training length to a label whose models differ in it, in any table."""
+    series_by_label: dict[str, list[Series]] = defaultdict(list)
+    for _, file in files:
+        for result in file.results:
+            if result.series.label:
+                series_by_label[result.series.label].append(result.series)
+    names: dict[tuple[str, Series], str] = {}
+    for label, of_label in series_by_label.items():
+        methods = distinct_labels(series.method for series in of_label)
+        has_several_methods = len(set(methods.values())) > 1
+        has_several_lengths = len({series.train_length for series in of_label}) > 1
+        for series in of_label:
+            name = f"{label}, {methods[series.method]}" if has_several_methods else label
+            length = series.train_length if has_several_lengths else None
+            names[label, series] = model_label(name, length)
+    return [(path, _renamed(file, names)) for path, file in files]
+
+
+def _renamed(file: Results, names: Mapping[tuple[str, Series], str]) -> Results:
+    """Return a results file whose models with a label have the names of label and series."""
+    results = []
+    for result in file.results:
+        if result.series.label:
+            name = names[result.series.label, result.series]
+            result = replace(result, series=replace(result.series, label=name))
+        results.append(result)
     return replace(file, results=results)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from operator import itemgetter
 
 import pytest
@@ -18,10 +19,13 @@ from results_documents import (
 )
 
 from alibi_fairseq import cli
+from alibi_fairseq.paper.collected_results import collect
 from alibi_fairseq.reporting import latex
 from alibi_fairseq.reporting.differences import difference_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_tables
+from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.reporting.table import Column, Table
+from alibi_fairseq.reporting.texts import group_by_text
 from alibi_fairseq.results.file import save
 
 
@@ -133,6 +137,28 @@ def test_label_of_a_file_replaces_method_and_length(report, tmp_path):
     assert row[0] == "Half off"
     texts = figure_texts(tmp_path / "out/figures/demo-lengths.svg")
     assert "Half off" in " ".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("models", "names"),
+    [
+        ([("alibi", 64), ("sinusoidal", 64)], ["Mine, ALiBi", "Mine, Sinusoidal"]),
+        ([("alibi", 64), ("alibi", 128)], ["Mine, L=64", "Mine, L=128"]),
+        (
+            [("alibi", 64), ("sinusoidal", 128)],
+            ["Mine, ALiBi, L=64", "Mine, Sinusoidal, L=128"],
+        ),
+    ],
+)
+def test_label_of_several_models_shows_what_differs(tmp_path, models, names):
+    records = []
+    for method, train_length in models:
+        records.append(evaluation_record(9.0, method=method, train_length=train_length))
+    path = tmp_path / "mine.json"
+    save(document(*records, replace(records[0], subset="test")), path)
+    on_valid, on_test = group_by_text(collect([path], {path: "Mine"}).results).values()
+    assert {row.name for row in build_rows(on_valid)} == set(names)
+    assert [row.name for row in build_rows(on_test)] == names[:1]
 
 
 @pytest.mark.parametrize("label", ["missing.json=A", "mine.json", "mine.json="])
