@@ -6,41 +6,16 @@ import argparse
 import os
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import FOLDER, PROGRAM, UserInputError
-from ..options import names, option, positive_integer
 from .options import Parser, add_fields
 from .plugin import import_plugin
+from .training_options import OwnTrainingOptions
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-
-def update_counts(text: str) -> list[int]:
-    """Return ``1000,2000`` as [1000, 2000].
-
-    Raises:
-        ValueError: an item is no number of updates.
-    """
-    try:
-        return [positive_integer(item) for item in names(text)]
-    except ValueError:
-        raise ValueError("must be numbers of updates separated by commas") from None
-
-
-@dataclass
-class OwnTrainingOptions:
-    """Options that this package adds to all trainings."""
-
-    keep_at: list[int] = option(
-        "numbers of updates after which the training also saves, and keeps checkpoint_N.pt",
-        (),
-        type=update_counts,
-        metavar="N,…",
-    )
 
 
 def run(command: str, arguments: list[str]) -> int:

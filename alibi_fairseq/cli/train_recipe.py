@@ -16,6 +16,7 @@ from ..paper.recipe import Recipe, find_recipe, flags, for_80gb
 from ..paper.reproduction import DeviceConfig, require_gpus
 from ..paper.scale import SCALES
 from .options import Parser, add_fields, fill_dataclass
+from .training_options import OwnTrainingOptions
 
 ON_80GB_HELP = "adapt recipes to cards with 80 GB: bf16 and larger passes (configs/README.md)"
 
@@ -26,9 +27,11 @@ class TrainRecipe:
 
     Attributes:
         arguments: data folder and options that it passes to ``fairseq-train``.
+        keep_at: updates of ``--keep-at``, an option of all trainings.
     """
 
     arguments: list[str]
+    keep_at: list[int]
     recipe: str = option(
         "recipe of configs/, such as wikitext-103/alibi-512", metavar="NAME", required=True
     )
@@ -64,13 +67,19 @@ class TrainRecipe:
             devices = DeviceConfig(require_gpus() * self.nodes, nodes=self.nodes)
         settings = recipe.settings(devices.processes, devices.cpu)
         train = [*flags(settings), *self.arguments]
+        keep_at = ",".join(map(str, self.keep_at))
         launcher = torchrun.launcher_flags(
             devices.processes, self.nodes, self.rdzv_endpoint, self.rdzv_id, self.max_restarts
         )
-        reject_bad_options(train, recipe)
+        reject_bad_options(train, recipe, self.keep_at)
         if self.dry_run:
-            print(shlex.join([*self.plain_command(devices, launcher), *train]))
+            from ..plugin.kept_checkpoints import KEEP_AT  # imports fairseq
+
+            variables = [f"{KEEP_AT}={keep_at}"] if keep_at else []
+            print(shlex.join([*variables, *self.plain_command(devices, launcher), *train]))
             return 0
+        if keep_at:
+            train += ["--keep-at", keep_at]
         return execute_command([*nodes.program(launcher, nodes=1), "train", *train])
 
     def plain_command(self, devices: DeviceConfig, launcher: list[str]) -> list[str]:
@@ -89,14 +98,17 @@ class TrainRecipe:
         return command
 
 
-def reject_bad_options(train: list[str], recipe: Recipe) -> None:
+def reject_bad_options(train: list[str], recipe: Recipe, keep_at: list[int]) -> None:
     """Reject bad options of ``fairseq-train``, and missing ones, before a process starts.
 
     Args:
         train: all options of ``fairseq-train``.
         recipe: the recipe that has most of them.
+        keep_at: updates after which the training keeps a checkpoint.
     """
     from fairseq import options
+
+    from ..plugin.kept_checkpoints import check_kept_updates
 
     parser = options.get_training_parser()
     parser.set_defaults(save_dir=None)
@@ -108,6 +120,9 @@ def reject_bad_options(train: list[str], recipe: Recipe) -> None:
         )
     if not args.save_dir:
         raise UserInputError("A folder for the checkpoints is required. Pass --save-dir FOLDER.")
+    check_kept_updates(
+        frozenset(keep_at), args.max_update, args.validate_after_updates, args.no_save
+    )
 
 
 def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:
@@ -132,6 +147,7 @@ def make_parser() -> Parser:
         allow_abbrev=False,
     )
     add_fields(parser, TrainRecipe)
+    add_fields(parser, OwnTrainingOptions)
     return parser
 
 

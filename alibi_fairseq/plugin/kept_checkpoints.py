@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..errors import UserInputError
+
 #: Environment variable with the update counts, which processes that fairseq starts inherit.
 KEEP_AT = "ALIBI_KEEP_AT"
 
@@ -19,6 +21,33 @@ def kept_updates(environment: Mapping[str, str] = os.environ) -> frozenset[int]:
     """Return the numbers of updates after which this training keeps a checkpoint."""
     counts = environment.get(KEEP_AT, "")
     return frozenset(int(count) for count in counts.split(",") if count)
+
+
+def check_kept_updates(
+    updates: frozenset[int], max_update: int, validate_after_updates: int, no_save: bool
+) -> None:
+    """Check that a training saves after the numbers of updates at which it keeps a checkpoint.
+
+    Args:
+        updates: the numbers of updates.
+        max_update, validate_after_updates, no_save: options of fairseq; 0 updates are no limit.
+
+    Raises:
+        UserInputError: fairseq would save no checkpoint after one of them.
+    """
+    if updates and no_save:
+        raise UserInputError("--keep-at keeps nothing with --no-save. Remove one of the two.")
+    for count in sorted(updates):
+        if 0 < max_update < count:
+            raise UserInputError(
+                f"--keep-at {count} is after the last update, --max-update {max_update}. Correct "
+                "one of the two."
+            )
+        if count < validate_after_updates and count != max_update:
+            raise UserInputError(
+                f"--keep-at {count} keeps nothing, because fairseq saves only from "
+                f"--validate-after-updates {validate_after_updates} on. Correct one of the two."
+            )
 
 
 class KeptCheckpoints:

@@ -167,6 +167,7 @@ COMMANDS = {
         ("RECIPE DATA --gpus 9 --nodes 2 --rdzv-endpoint a:1 --save-dir d", "2 nodes"),
         ("RECIPE DATA --gpus 8 --nodes 2 --save-dir d", "--rdzv-endpoint"),
         ("RECIPE DATA --gpus 2 --save-dir d --lrr 1", "--lrr"),
+        ("RECIPE DATA --gpus 2 --save-dir d --keep-at 999999", "--max-update 286000"),
         ("extend/alibi-512-at-512 DATA --cpu 2 --save-dir d", "--finetune-from-model"),
     ],
     "reproduce": [

@@ -62,6 +62,19 @@ def test_command_by_devices(monkeypatch, options, expected, without):
     assert command.endswith("data --save-dir runs --seed=3")  # the last value applies
 
 
+@pytest.mark.usefixtures("arguments_of_pytest_stay")
+def test_kept_updates_reach_every_process(monkeypatch, capsys):
+    executed = []
+    monkeypatch.setattr(train_recipe, "execute_command", executed.append)
+    words = ["train", "--recipe", "wikitext-103/alibi-512", "--gpus", "2", "--keep-at", "500,1000"]
+    words += ["data", "--save-dir", "runs"]
+    main(words)
+    (arguments,) = executed
+    assert arguments[-2:] == ["--keep-at", "500,1000"]
+    assert main([*words, "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("ALIBI_KEEP_AT=500,1000 fairseq-train ")
+
+
 @pytest.mark.parametrize(
     ("options", "beginning"),
     [

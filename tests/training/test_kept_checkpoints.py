@@ -9,9 +9,10 @@ import torch
 from commands import SHORT
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.plugin import shutdown
 from alibi_fairseq.plugin.hooks import TrainingHooks
-from alibi_fairseq.plugin.kept_checkpoints import KeptCheckpoints
+from alibi_fairseq.plugin.kept_checkpoints import KeptCheckpoints, check_kept_updates
 
 
 def weights(path) -> dict[str, torch.Tensor]:
@@ -114,3 +115,30 @@ def fake_trainer(folder, updates: list[int]) -> SimpleNamespace:
     trainer.train_step = train_step
     TrainingHooks(trainer, epochs=None, stop=shutdown.TrainingStopHandler(), record=None)
     return trainer
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"no_save": True}, "--keep-at keeps nothing with --no-save"),
+        ({"max_update": 4}, "--keep-at 5 is after the last update, --max-update 4"),
+        ({"validate_after_updates": 5}, "--keep-at 3 keeps nothing, .* --validate-after-updates 5"),
+    ],
+)
+def test_updates_without_a_save_are_rejected(options, message):
+    accepted = {"max_update": 0, "validate_after_updates": 3, "no_save": False}
+    updates = frozenset([3, 5])
+    check_kept_updates(updates, **accepted)
+    check_kept_updates(frozenset([3, 5]), max_update=5, validate_after_updates=0, no_save=False)
+    check_kept_updates(frozenset([5]), max_update=5, validate_after_updates=6, no_save=False)
+    check_kept_updates(frozenset(), **(accepted | options))
+    with pytest.raises(UserInputError, match=message):
+        check_kept_updates(updates, **(accepted | options))
+
+
+def test_training_without_a_save_to_keep_does_not_start(data_bin, tmp_path, monkeypatch, refuse):
+    monkeypatch.setenv("ALIBI_KEEP_AT", "")
+    words = ["train", data_bin, *SHORT, "--save-dir", tmp_path / "run"]
+    refused = refuse(*words, "--keep-at", "2", "--validate-after-updates", "3")
+    assert "--keep-at 2 keeps nothing" in refused
+    assert not (tmp_path / "run").exists()

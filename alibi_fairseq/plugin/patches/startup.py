@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ...errors import FOLDER, PACKAGE, UserInputError, usage_error
 from ...positions import MethodSpec
+from ..kept_checkpoints import check_kept_updates, kept_updates
 from ..option_validation import check_values, plain_values
 from . import distributed, patch_method
 
@@ -35,6 +36,12 @@ def check(cfg: DictConfig, program: str) -> None:
     if program == "train":
         check_precision(cfg)
         check_start_checkpoint(cfg)
+        check_kept_updates(
+            kept_updates(),
+            cfg.optimization.max_update,
+            cfg.dataset.validate_after_updates,
+            cfg.checkpoint.no_save,
+        )
         check_unused_options(cfg)
         check_loadable(cfg)
         warn_of_stock_positions(cfg)
