@@ -280,6 +280,18 @@ MUTATIONS = {
         lambda entry: write_recall(entry, plugin="f" * 64),
         "its recall was measured with another version of the plugin than its training",
     ),
+    "an evaluation with an edited plugin": (
+        "data",
+        lambda entry: rewrite(
+            entry,
+            with_results(
+                lambda result: replace(
+                    result, reading=replace(result.reading, overrides={"plugin": "f" * 64})
+                )
+            ),
+        ),
+        "it was evaluated with another version of the plugin than its training",
+    ),
     "another setting": (
         "training",
         lambda entry: rewrite(entry, with_settings(model__dropout=0.1)),
