@@ -66,8 +66,11 @@ def named_files(model: Model) -> dict[str, str]:
 
     The key is the name as the options have it. A file is read again only when it has changed.
     """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--log-file")  # the training writes it
+    _, flags = parser.parse_known_args(users_flags(model))
     hashes = {}
-    for word in (*model.method.option_texts.values(), *users_flags(model)):
+    for word in (*model.method.option_texts.values(), *flags):
         name = word.partition("=")[2] if word.startswith("--") else word
         # Unlike Path.is_file, this accepts words that are too long for a file's name.
         digest = sha256_if_present(Path(name)) if os.path.isfile(name) else None

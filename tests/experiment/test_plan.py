@@ -109,6 +109,15 @@ def test_edited_file_of_an_option_is_another_training(tmp_path, monkeypatch, met
         edited.check_request()
 
 
+@pytest.mark.parametrize("flags", ["--log-file log.txt", "--log-file=log.txt"])
+def test_log_of_a_training_does_not_count(tmp_path, monkeypatch, flags):
+    monkeypatch.chdir(tmp_path)
+    Path("log.txt").write_text("update 1", encoding="utf-8")
+    config = from_mapping({"corpora": [CORPUS], "methods": "alibi", "train_flags": flags})
+    (run,) = plan(config, FOLDER, {DATA: FACTS}, {}).runs
+    assert set(run.request) == {"options", "train", "dictionary"}
+
+
 def test_only_the_model_that_diverged_at_every_rate_is_blocked():
     known = known_results([result(None), result(None)], [result(3.0), result(4.0)])
     planned = plan(from_mapping(TUNED), FOLDER, {DATA: FACTS}, known)
