@@ -14,6 +14,8 @@ from alibi_fairseq.plugin import shutdown
 from alibi_fairseq.plugin.hooks import TrainingHooks
 from alibi_fairseq.plugin.kept_checkpoints import KeptCheckpoints, check_kept_updates
 
+pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
+
 
 def weights(path) -> dict[str, torch.Tensor]:
     """Return the weights in a checkpoint."""
