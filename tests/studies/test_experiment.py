@@ -140,10 +140,11 @@ def test_models_are_listed_once_in_order(texts):
     assert kept == Path("results/cells/tales-alibi-16-seed1")
 
 
-def trial_dictionary(results: Path, model: FinishedModel) -> str:
-    """Return the hash of the dictionary in the settings of a model's learning-rate trials."""
-    path = next((results / "tuning" / model.model.corpus).glob("*.json"))
-    return json.loads(path.read_text())["settings"]["trials"][0]["dictionary"]
+def trial_dictionary(results: Path, model: FinishedModel) -> str | None:
+    """Return the hash of the dictionary in the settings of a model's trials; None without trials."""
+    for path in (results / "tuning" / model.model.corpus).glob("*.json"):
+        return json.loads(path.read_text())["settings"]["trials"][0]["dictionary"]
+    return None
 
 
 def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
