@@ -141,10 +141,11 @@ def test_models_are_listed_once_in_order(texts):
 
 
 def trial_dictionary(results: Path, model: FinishedModel) -> str | None:
-    """Return the hash of the dictionary in the settings of a model's trials; None without trials."""
-    for path in (results / "tuning" / model.model.corpus).glob("*.json"):
-        return json.loads(path.read_text())["settings"]["trials"][0]["dictionary"]
-    return None
+    """Return the hash of the dictionary in the settings of a model's trials, or None without any."""
+    paths = list((results / "tuning" / model.model.corpus).glob("*.json"))
+    if not paths:
+        return None
+    return json.loads(paths[0].read_text())["settings"]["trials"][0]["dictionary"]
 
 
 def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):

@@ -1,0 +1,35 @@
+"""docs/walkthrough.md: the code that it names exists."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+from commands import ROOT
+
+PAGE = (ROOT / "docs" / "walkthrough.md").read_text(encoding="utf-8")
+#: A file, and the names of what to read in it.
+FILES = re.findall(r"`([\w/]+)\.py`: ((?:`[^`]+`(?:, )?)+)", PAGE)
+
+
+def is_defined(module: ModuleType, name: str) -> bool:
+    """Return True if a module defines a class or function, or a class with a method of a name."""
+    first, *members = name.removesuffix(" (fields)").split(".")
+    found = vars(module).get(first)
+    if getattr(found, "__module__", None) != module.__name__:  # imported from another file
+        return False
+    return all(member in vars(found) for member in members)
+
+
+@pytest.mark.parametrize(("file", "names"), FILES, ids=[file for file, _ in FILES])
+def test_named_code_exists(file, names):
+    module = import_module(f"alibi_fairseq.{file.replace('/', '.')}")
+    for name in re.findall(r"`([^`]+)`", names):
+        assert is_defined(module, name), name
+
+
+def test_page_names_both_commands():
+    steps = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
+    assert len(FILES) > len(steps) > 20
