@@ -141,7 +141,7 @@ def test_models_are_listed_once_in_order(texts):
 
 
 def trial_dictionary(results: Path, model: FinishedModel) -> str | None:
-    """Return the hash of the dictionary in the settings of a model's trials, or None without any."""
+    """Return the hash of the dictionary of a model's trials, or None without trials."""
     paths = list((results / "tuning" / model.model.corpus).glob("*.json"))
     if not paths:
         return None
