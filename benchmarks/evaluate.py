@@ -29,7 +29,7 @@ from omegaconf import OmegaConf
 
 from alibi_fairseq.data.truncation import write_lines
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
-from alibi_fairseq.evaluation.scoring import LossByPosition, sum_losses
+from alibi_fairseq.evaluation.scoring import LossByPosition, score_batches, sum_losses
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.windows import Span, make_batches, plan_windows, share_start
 from alibi_fairseq.peak_memory import PeakMemory
@@ -117,7 +117,8 @@ class OurEvaluator:
         span = Span(0, 0, len(self.split.tokens))
         start = time.perf_counter()
         batches = make_batches(windows, size)
-        sum_losses(self.model.scorer(), tensors, batches, [span], LossByPosition())
+        scored = score_batches(self.model.scorer(), tensors, batches)
+        sum_losses(scored, [span], LossByPosition())
         return time.perf_counter() - start
 
 

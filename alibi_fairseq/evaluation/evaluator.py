@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..results.case import Case
-from ..results.result import Result
 from ..results.values import Cost, ProbeValues, TextSummary, TextValues
 from .device import find_device
 from .sweep import Sweep
@@ -55,13 +54,3 @@ class Evaluator(ABC):
         Raises:
             UserInputError: the model cannot compute the case.
         """
-
-    def repeated(self, model: LoadedModel, case: Case, earlier: list[Result]) -> Measured | None:
-        """Return what another case measured that computes the same; None if there is none.
-
-        Args:
-            model: the model.
-            case: a case of the sweep.
-            earlier: results of the model on the same text, in windows of any length and stride.
-        """
-        return None

@@ -112,12 +112,7 @@ def measure_cases(
                 model.check_stride(case.length, case.stride)
             for case in missing_cases:
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {_describe(case)}")
-                earlier = results.on_same_text(checkpoint, case)
-                measured = evaluator.repeated(model, case, earlier)
-                if measured is None:
-                    measured = evaluator.measure(model, case, bar.update)
-                else:
-                    bar.update(evaluator.num_inputs(case))
+                measured = evaluator.measure(model, case, bar.update)
                 results.add(checkpoint, model.weights, case, measured)
     found = []
     for checkpoint in results.checkpoints:
@@ -214,18 +209,6 @@ class SweepResults:
         self._provenance.seconds = round(time.monotonic() - self._began, 3)
         provenance = merge_provenance([*self._earlier_provenance, self._provenance])
         save(Results(self._results, provenance), self._path)
-
-    def on_same_text(self, checkpoint: Path, case: Case) -> list[Result]:
-        """Return the results of a checkpoint on the tokens of a case, in any windows.
-
-        One of them may have the windows of the case (:meth:`.Evaluator.repeated`).
-        """
-        known = self._of_checkpoint(checkpoint)
-        cases = []
-        for result in known:
-            windows = result.case
-            cases.append(replace(case, length=windows.length, stride=windows.stride))
-        return list(self._evaluator.sweep.find(known, cases).values())
 
     def _of_checkpoint(self, checkpoint: Path) -> list[Result]:
         """Return the results of a checkpoint with its present contents."""

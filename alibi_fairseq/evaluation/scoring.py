@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -38,34 +38,37 @@ class SplitTensors(NamedTuple):
 
 #: Maps (B, T) inputs and (B, S) targets of the last S inputs to (B, S) losses in nats.
 Scorer = Callable[[Tensor, Tensor], Tensor]
+#: Windows of a batch, and their (B, S) losses in nats.
+ScoredBatch = tuple[list[Window], Tensor]
 
 
 @torch.no_grad()
 def score_batches(
-    score: Scorer, split: SplitTensors, batches: list[list[Window]]
-) -> Iterator[tuple[list[Window], Tensor]]:
+    score: Scorer, tensors: SplitTensors, batches: list[list[Window]]
+) -> Iterator[ScoredBatch]:
     """Yield each batch and the (B, S) float64 losses of its windows in nats.
 
     Args:
+        tensors: the split on the device of the model.
         batches: windows of the same length that score equally many tokens (:func:`make_batches`).
 
     Raises:
         UserInputError: a loss is not finite.
     """
-    device = split.inputs.device
+    device = tensors.inputs.device
     for batch in batches:
         starts = torch.tensor([window.start for window in batch], device=device)
         steps = torch.arange(batch[0].length, device=device)
         positions = starts[:, None] + steps  # (B, T)
         scored = positions[:, -batch[0].num_scored :]  # (B, S)
-        losses = score(split.inputs[positions], split.targets[scored]).double()
+        losses = score(tensors.inputs[positions], tensors.targets[scored]).double()
         finite = losses.isfinite().all(dim=1)
         if not finite.all():
             first_not_finite = int((~finite).nonzero()[0])
             window = batch[first_not_finite]
             last = window.stop - 1
             raise not_finite(
-                f"tokens {window.first_scored} to {last} of '{split.name}' (window of inputs "
+                f"tokens {window.first_scored} to {last} of '{tensors.name}' (window of inputs "
                 f"{window.start} to {last})"
             )
         yield batch, losses
@@ -80,9 +83,7 @@ def not_finite(tokens: str) -> UserInputError:
 
 
 def sum_losses(
-    score: Scorer,
-    split: SplitTensors,
-    batches: list[list[Window]],
+    scored: Iterable[ScoredBatch],
     spans: Sequence[Span],
     loss_by_position: LossByPosition,
     progress: Callable[[int], object] = lambda inputs: None,
@@ -90,6 +91,7 @@ def sum_losses(
     """Return the loss of each span in nats, as terms to add up.
 
     Args:
+        scored: batches with their losses (:func:`score_batches`).
         spans: tokens to add up, in the order of the split. Other scored tokens are left out.
         loss_by_position: also receives the loss of the tokens in spans.
         progress: called after each batch with its number of inputs.
@@ -99,7 +101,7 @@ def sum_losses(
     for span in spans:
         edges += [span.first, span.stop]
     sums: list[list[float]] = [[] for _ in spans]
-    for batch, losses in score_batches(score, split, batches):
+    for batch, losses in scored:
         # Per window, span, and bucket: first column, end, and loss of these tokens. They may be in
         # several blocks, because all windows of a batch are cut at the same columns.
         observations: dict[tuple[Window, int, int], tuple[int, int, float]] = {}

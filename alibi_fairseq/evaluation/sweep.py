@@ -146,7 +146,7 @@ class Sweep:
         """Return the identity of the result that an evaluation of a model's weights has of a case.
 
         Args:
-            case: one of :attr:`cases`, or the same in other windows.
+            case: one of :attr:`cases`.
         """
         return Identity(weights.series, self._reading(weights), weights.seed, case)
 
@@ -165,21 +165,18 @@ class Sweep:
             variant=weights.variant,
         )
 
-    def find(
-        self, known: Sequence[Result], cases: Iterable[Case] | None = None
-    ) -> dict[Case, Result]:
+    def find(self, known: Sequence[Result]) -> dict[Case, Result]:
         """Return the results that the evaluation should have and has, by case.
 
         Args:
             known: results of one checkpoint. The last one records how it was trained.
-            cases: the cases to find; None: those of the sweep.
         """
         if not known:
             return {}
         last = known[-1]
         weights = WeightsIdentity.of_result(last)
         wanted = {}
-        for case in self.cases if cases is None else cases:
+        for case in self.cases:
             wanted[case] = self.result_identity(case, weights)
         found = {}
         for result in known:

@@ -15,7 +15,6 @@ import torch
 from ..peak_memory import PeakMemory
 from ..results.case import Case
 from ..results.data_folder import DataFolder
-from ..results.result import Result
 from ..results.values import Cost, TextSummary, TextValues
 from .checkpoint import LoadedModel
 from .config import SweepConfig
@@ -29,7 +28,6 @@ from .windows import (
     Window,
     make_batches,
     measure_context,
-    plan_key,
     plan_windows,
     select_spans,
     share_start,
@@ -99,37 +97,22 @@ class TextEvaluator(Evaluator):
         Raises:
             UserInputError: a loss is not finite.
         """
-        split = self._splits[case.split]
-        spans = self._spans[case.split]
         windows = self._windows(case, model.memory_length)
-        longest_window = max(window.length for window in windows)
-        min_context, mean_context = measure_context(windows)
         budget = self.sweep.config.memory_budget
         batch_size = model.windows_per_batch(case.length, self.device, budget)
-        if model.shares_start:
-            windows = share_start(windows)
-        batches = make_batches(windows, batch_size)
-        tensors = split.tensors(case.stride, self.device)
+        passes = share_start(windows) if model.shares_start else windows
+        batches = make_batches(passes, batch_size)
+        tensors = self._splits[case.split].tensors(case.stride, self.device)
+        loss_by_position = LossByPosition()
         peak = PeakMemory(self.device)
         began = time.perf_counter()
-        loss_by_position = LossByPosition()
-        nats = sum_losses(model.scorer(), tensors, batches, spans, loss_by_position, progress)
+        scored = score_batches(model.scorer(), tensors, batches)
+        nats = sum_losses(scored, self._spans[case.split], loss_by_position, progress)
         seconds = round(time.perf_counter() - began, 6)
 
-        tokens = [span.stop - span.first for span in spans]
-        speed = round(sum(tokens) / seconds, 1)
-        boundaries = self.sweep.identities[case.split].documents
-        values = loss_values(nats, tokens, split.scored_text_size(spans), boundaries)
-        values = replace(
-            values,
-            unigram_bits=self._unigram_bits[case.split],
-            longest_window=longest_window,
-        )
-        if not model.attends_within_documents:  # else, the context is not that of the window
-            values = replace(values, **loss_by_position.fields())
-            # Windows in order also score tokens outside the range, in contexts that do not count.
-            if not (model.memory_length and self.sweep.config.has_scored_range):
-                values = replace(values, min_context=min_context, mean_context=mean_context)
+        values = self._values(model, case, windows, nats, loss_by_position)
+        assert values.tokens is not None, "they were just counted"
+        speed = round(values.tokens / seconds, 1)
         speed_1 = None
         if case.nonoverlapping:
             speed_1 = speed
@@ -145,21 +128,41 @@ class TextEvaluator(Evaluator):
         )
         return Measured(values, cost)
 
-    def repeated(self, model: LoadedModel, case: Case, earlier: list[Result]) -> Measured | None:
-        """Return what was measured in the same windows; None if there is no such result.
+    def _values(
+        self,
+        model: LoadedModel,
+        case: Case,
+        windows: Sequence[Window],
+        nats: list[list[float]],
+        loss_by_position: LossByPosition,
+    ) -> TextValues:
+        """Return the values of a case.
 
-        Lengths beyond the end of the text have the windows of a shorter length.
+        Args:
+            windows: windows of the case, before any share a pass.
+            nats: loss of each document in nats, as terms to add up.
+            loss_by_position: the same losses by position.
         """
-        spans = self._window_spans(case.split, model.memory_length)
-        requested = plan_key(case.length, case.stride, spans)
-        for result in earlier:
-            if plan_key(result.case.length, result.case.stride, spans) == requested:
-                assert isinstance(result.values, TextValues), "it is on a text"
-                windows = self._windows(case, model.memory_length)
-                # Early results lack it.
-                longest_window = max(window.length for window in windows)
-                return Measured(replace(result.values, longest_window=longest_window), result.cost)
-        return None
+        spans = self._spans[case.split]
+        values = loss_values(
+            nats,
+            [span.stop - span.first for span in spans],
+            self._splits[case.split].scored_text_size(spans),
+            self.sweep.identities[case.split].documents,
+        )
+        values = replace(
+            values,
+            unigram_bits=self._unigram_bits[case.split],
+            longest_window=max(window.length for window in windows),
+        )
+        if model.attends_within_documents:  # the context is not that of the window
+            return values
+        values = replace(values, **loss_by_position.fields())
+        # Windows in order also score tokens outside the range, in contexts that do not count.
+        if model.memory_length and self.sweep.config.has_scored_range:
+            return values
+        min_context, mean_context = measure_context(windows)
+        return replace(values, min_context=min_context, mean_context=mean_context)
 
     def _windows(self, case: Case, memory_length: int = 0) -> list[Window]:
         """Return the windows of a case for a model with a memory, or without one."""
@@ -194,7 +197,7 @@ def unigram_entropy(tokens: np.ndarray) -> float:
 
 
 def loss_values(
-    nats: list[list[float]], tokens: list[int], text_size: TextSize, boundaries: str | None
+    nats: list[list[float]], tokens: list[int], text_size: TextSize, documents: str | None
 ) -> TextValues:
     """Return the loss on a text, and on each document.
 
@@ -202,7 +205,7 @@ def loss_values(
         nats: loss of each document in nats, as terms to add up.
         tokens: number of scored tokens of each document.
         text_size: size of the text of all scored tokens.
-        boundaries: where documents begin, as in :class:`.split_identity.SplitIdentity`; None:
+        documents: where documents begin, as in :class:`.split_identity.SplitIdentity`; None:
             without the losses of documents.
     """
     total_nats = math.fsum(itertools.chain.from_iterable(nats))
@@ -213,11 +216,11 @@ def loss_values(
         words=text_size.words or None,
         bytes=text_size.bytes or None,
     )
-    if boundaries is None:
+    if documents is None:
         return values
     return replace(
         values,
-        documents=boundaries,
+        documents=documents,
         document_tokens=tuple(tokens),
         document_bits=tuple(round(math.fsum(loss) / math.log(2), 4) for loss in nats),
     )

@@ -138,30 +138,6 @@ def plan_windows(
     return windows
 
 
-def plan_key(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
-    """Return a key that is the same if, and only if, :func:`plan_windows` returns the same windows.
-
-    Two lengths may have the same windows if both exceed the longest span. The key consists of the
-    most tokens that any window scores, and the most inputs that it has before these.
-
-    Args:
-        length: evaluation length in tokens.
-        stride: tokens scored per window.
-        spans: as in :func:`plan_windows`.
-    """
-    largest_stride = 0
-    largest_unscored = 0
-    for begin, first, stop in spans:
-        num_scored = stop - first
-        if num_scored <= 0:
-            continue
-        largest_stride = max(largest_stride, num_scored)
-        windows_before = (num_scored - 1) // stride
-        last_window = first + windows_before * stride
-        largest_unscored = max(largest_unscored, last_window - begin)
-    return min(stride, largest_stride), min(length - stride, largest_unscored)
-
-
 def share_start(windows: list[Window]) -> list[Window]:
     """Merge the windows at the start of each span into one.
 

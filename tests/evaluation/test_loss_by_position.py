@@ -13,6 +13,7 @@ from alibi_fairseq.evaluation.scoring import (
     LossByPosition,
     SplitTensors,
     bucket_end,
+    score_batches,
     sum_losses,
 )
 from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
@@ -132,7 +133,8 @@ def test_standard_errors_do_not_depend_on_the_batch(batch_size):
     length = 128
     batches = make_batches(plan_windows(3200, length, length), batch_size)
     by_position = LossByPosition()
-    sum_losses(lambda _, targets: losses[targets], tensors, batches, spans, by_position)
+    scored = score_batches(lambda _, targets: losses[targets], tensors, batches)
+    sum_losses(scored, spans, by_position)
     fields = by_position.fields()
     document = torch.bucketize(torch.arange(3200), torch.tensor(starts), right=True)
     begin = 0

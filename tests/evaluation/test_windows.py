@@ -16,9 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alibi_fairseq.evaluation.windows import (
-    Span,
     measure_context,
-    plan_key,
     plan_windows,
     share_start,
 )
@@ -69,20 +67,6 @@ def test_shared_start_keeps_context_of_every_token(sizes):
     _, length, _ = sizes
     assert all(window.length <= length for window in shared)
     assert sum(window.start == 0 for window in shared) == 1
-
-
-@given(SIZES, SIZES, st.integers(0, 50))
-def test_equal_plan_keys_mean_equal_plans(first, second, begin):
-    tokens, *first_window = first
-    _, *second_window = second
-    one_span = [Span(0, 0, tokens)]
-    two_spans = [Span(0, 0, 3), Span(3, 3 + begin, 3 + begin + tokens)]
-    for spans in (one_span, two_spans):
-        first_plan = plan_windows(tokens, *first_window, spans)
-        second_plan = plan_windows(tokens, *second_window, spans)
-        first_key = plan_key(*first_window, spans)
-        second_key = plan_key(*second_window, spans)
-        assert (first_plan == second_plan) == (first_key == second_key)
 
 
 def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[int], list[int]]]:
