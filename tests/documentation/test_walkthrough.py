@@ -15,10 +15,12 @@ FILES = re.findall(r"`([\w/]+)\.py`: ((?:`[^`]+`(?:, )?)+)", PAGE)
 
 
 def is_defined(module: ModuleType, name: str) -> bool:
-    """Return True if a module defines a class or function, or a class with a method of a name."""
+    """Return True if a module defines what has a name, or a class with a method of a name."""
     first, *members = name.removesuffix(" (fields)").split(".")
-    found = vars(module).get(first)
-    if getattr(found, "__module__", None) != module.__name__:  # imported from another file
+    if first not in vars(module):
+        return False
+    found = vars(module)[first]
+    if getattr(found, "__module__", module.__name__) != module.__name__:  # imported
         return False
     return all(member in vars(found) for member in members)
 
