@@ -108,14 +108,14 @@ class Sweep:
             identity = self.identities[split]
             # Where documents begin matters only if windows begin there, or each document is
             # tokenized on its own.
-            documents_count = config.has_scored_range or identity.tokens_sha256 is not None
+            documents_matter = config.has_scored_range or identity.tokens_sha256 is not None
             case = Case(
                 kind="text",
                 text=identity.sha256,
                 split=split,
                 length=length,
                 stride=stride,
-                documents=identity.documents if documents_count else None,
+                documents=identity.documents if documents_matter else None,
                 score_from=config.score_from or 0,
                 score_to=config.score_to,
                 tokens=identity.tokens_sha256,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 from commands import ROOT
@@ -20,7 +20,8 @@ def is_defined(module: ModuleType, name: str) -> bool:
     if first not in vars(module):
         return False
     found = vars(module)[first]
-    if getattr(found, "__module__", module.__name__) != module.__name__:  # imported
+    is_code = isinstance(found, type | FunctionType)
+    if is_code and found.__module__ != module.__name__:  # imported from another file
         return False
     return all(member in vars(found) for member in members)
 
