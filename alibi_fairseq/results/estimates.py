@@ -74,7 +74,7 @@ def combine_variances(terms: Sequence[tuple[float, int]]) -> tuple[float, float]
 
 
 def nats_to_percent(nats: float) -> float:
-    """Convert a change in nats per token to a change of perplexity in percent."""
+    """Convert a change in nats per token to a change in perplexity in percent."""
     return 100 * math.expm1(nats)
 
 

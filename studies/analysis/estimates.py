@@ -1,4 +1,4 @@
-"""Changes of perplexity with confidence intervals over seeds and documents.
+"""Changes in perplexity with confidence intervals over seeds and documents.
 
 The section "Statistics" of ``small_models/protocol.md`` has the formulas.
 """
@@ -52,12 +52,12 @@ class Estimate(Difference):
 
 
 def percent_to_nats(percent: float) -> float:
-    """Convert a change of perplexity in percent to nats per token."""
+    """Convert a change in perplexity in percent to nats per token."""
     return math.log1p(percent / 100)
 
 
 def percent(nats: float) -> str:
-    """Write a change in nats as a change of perplexity."""
+    """Write a change in nats as a change in perplexity."""
     value = nats_to_percent(nats)
     digits = 0
     if abs(value) < 1:

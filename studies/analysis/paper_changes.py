@@ -1,4 +1,4 @@
-"""Changes of perplexity in the paper's tables, next to which pages show our own."""
+"""Changes in perplexity in the paper's tables, next to which pages show our own."""
 
 from __future__ import annotations
 

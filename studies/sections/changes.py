@@ -1,4 +1,4 @@
-"""How a change of perplexity is written: in cells of tables, and in the words of a sentence."""
+"""How a change in perplexity is written: in cells of tables, and in the words of a sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHANGE_HEADERS = ("change", "95% interval")
 
 
 def percent_cell(nats: float | None) -> str:
-    """Return a change in nats as a change of perplexity; a dash for an unknown one."""
+    """Return a change in nats as a change in perplexity; a dash for an unknown one."""
     return markdown.NOTHING if nats is None else percent(nats)
 
 
@@ -55,6 +55,11 @@ def size_in_words(nats: float) -> str:
 def change_in_words(nats: float) -> str:
     """Return a change, such as ``7.4% lower``."""
     return f"{size_in_words(nats)} {'lower' if nats < 0 else 'higher'}"
+
+
+def change_as_verb(nats: float) -> str:
+    """Return a change, such as ``falls by 7.4%``."""
+    return f"{'falls' if nats < 0 else 'rises'} by {size_in_words(nats)}"
 
 
 def interval_in_words(estimate: Estimate) -> str:

@@ -29,7 +29,7 @@ _ROW_HEIGHT = 0.29
 def changes_figure(changes: Sequence[MethodChange], path: str) -> str:
     """Return the figure of changes in Markdown, whose alternative text has all of them."""
     rows = [f"{full_name(method)} {percent(estimate.value)}" for method, estimate in changes]
-    alt = "Change of perplexity beyond the training length, a row per method: "
+    alt = "Change in perplexity beyond the training length, a row per method: "
     return f"![{alt}{', '.join(rows)}]({path})"
 
 
@@ -89,7 +89,7 @@ def draw_length_changes(changes: Sequence[MethodChange], title: str, path: Path)
     near.set_yticks(range(len(changes)), [full_name(method) for method, _ in changes])
     near.set_ylim(len(changes) - 0.4, -0.6)
     figure.suptitle(title, x=0.01, horizontalalignment="left")
-    figure.supxlabel("Change of perplexity, with 95% interval", fontsize=10)
+    figure.supxlabel("Change in perplexity, with 95% interval", fontsize=10)
     save(figure, path)
     return changes_figure(changes, path.name)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from alibi_fairseq.paper import published
-from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 
 from ..analysis.by_length import length_changes, method_losses
@@ -17,6 +16,7 @@ from ..analysis.published_gaps import published_gap_range
 from ..analysis.study_results import StudyResults
 from ..config import StudyFile
 from ..sections.changes import (
+    change_as_verb,
     change_cells,
     change_in_words,
     changes_table,
@@ -29,6 +29,7 @@ from ..sections.perplexity_by_length import draw_method_lengths, perplexity_tabl
 from ..sections.six_tests import six_tests_section
 from ..sections.templates import section, write_page
 from ..sections.training import divergence_sentence
+from ..sections.wording import method_in_words
 from .disclosure_page import write_disclosure_page
 from .findings import findings_of_small_models
 from .models import CHANGES_MULTIPLE, CONFIGURATIONS, CORPUS, LENGTHS, MODELS, PRIMARY, SECONDARY
@@ -151,9 +152,9 @@ def _turned_changes(short: ComparedLosses, long: ComparedLosses) -> str:
         if first is None or later is None:
             continue
         if _sign(first) * _sign(later) < 0:
-            later_change = f"{percent(later.value)} after the 24.0M tokens of the primary models"
             turned.append(
-                f"{method_name(method)} has {percent(first.value)} here, and {later_change}"
+                f"with {method_in_words(method)}, perplexity {change_as_verb(first.value)} here, "
+                f"but {change_as_verb(later.value)} after the 24.0M tokens of the primary models"
             )
     return "; ".join(turned)
 

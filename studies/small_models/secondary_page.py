@@ -8,10 +8,10 @@ from pathlib import Path
 
 from alibi_fairseq.reporting import markdown
 
-from ..analysis.by_length import length_changes, method_losses
+from ..analysis.by_length import MethodChange, length_changes, method_losses
 from ..analysis.compared_models import ComparedLosses, ComparedModels
 from ..analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
-from ..analysis.estimates import estimate_change
+from ..analysis.estimates import estimate_change, percent
 from ..analysis.losses import Losses
 from ..analysis.paper_changes import table5_change
 from ..analysis.study_results import StudyResults
@@ -46,6 +46,8 @@ def write_secondary_page(folder: Path, study: StudyResults, losses: ComparedLoss
         study: results of the secondary models.
         losses: their losses.
     """
+    claim = _claim_table(losses.by_key)
+    groups = _group_tables(losses.by_key)
     write_page(
         folder,
         TEMPLATE,
@@ -53,21 +55,36 @@ def write_secondary_page(folder: Path, study: StudyResults, losses: ComparedLoss
         **_directions(losses),
         diverged_secondary=divergence_sentence(study.diverged),
         cost_and_lead=section("cost_and_lead"),
-        claim=_claim_table(losses.by_key),
+        claim=claim,
+        undertrained=any((claim, *(groups[name] for name in GROUPS_IN_PAPER))),
         beyond=_beyond_table(losses.by_key),
-        **_group_tables(losses.by_key),
+        **groups,
         secondary_perplexity=_secondary_perplexities(losses.by_key),
     )
 
 
-def _directions(losses: ComparedLosses) -> dict[str, str]:
-    """Return the methods whose perplexity falls, rises, or does neither clearly from L to 16 L."""
-    names: dict[str, list[str]] = {"falling": [], "rising": [], "level": []}
-    for method, estimate in length_changes(losses.by_key, losses.models, CHANGES_MULTIPLE):
-        low, high = estimate.interval()
-        direction = "falling" if high < 0 else "rising" if low > 0 else "level"
-        names[direction].append(method_in_words(method))
-    return {direction: join_words(methods) for direction, methods in names.items()}
+def _directions(losses: ComparedLosses) -> dict[str, object]:
+    """Return for how many methods perplexity falls or rises from L to 16 L, and for which most.
+
+    ``level`` names the methods for which it does neither clearly.
+    """
+    changes = length_changes(losses.by_key, losses.models, CHANGES_MULTIPLE)
+    falling = [change for change in changes if change.estimate.interval()[1] < 0]
+    rising = [change for change in changes if change.estimate.interval()[0] > 0]
+    level = [change for change in changes if change not in (*falling, *rising)]
+    return {
+        "variants": len(changes),
+        "falling": len(falling),
+        "best": _with_change(falling[0]) if falling else "",
+        "rising": len(rising),
+        "worst": _with_change(rising[-1]) if rising else "",
+        "level": join_words([method_in_words(change.method) for change in level]),
+    }
+
+
+def _with_change(change: MethodChange) -> str:
+    """Return a method with its change, such as ``ALiBi with cap 50: -3.1%``."""
+    return f"{method_in_words(change.method)}: {percent(change.estimate.value)}"
 
 
 def _beyond_table(losses: Losses) -> str:
