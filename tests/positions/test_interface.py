@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import sys
+import types
 
 import pytest
 import torch
@@ -67,15 +68,34 @@ def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
     register_position_method("root", my_plugin.Root)  # registering the same class again is allowed
     with pytest.raises(ValueError, match="'alibi' is registered already"):
         register_position_method("alibi", my_plugin.Root)
-    model = small_model("root")
+    assert_decodes_with_cache("root")
+
+
+def assert_decodes_with_cache(name):
+    """Compare decoding in chunks with a full pass, which differs from one without positions."""
+    model = small_model(name)
     tokens = random_tokens(2, 40)
     state = {}
     ends = (1, 2, 17, 30, 40)
     chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in ends]
     torch.testing.assert_close(torch.cat(chunks, 1), model(tokens)[0], rtol=0, atol=1e-5)
     unbiased = small_model("none")
-    unbiased.load_state_dict(model.state_dict())
+    shared = unbiased.state_dict().keys()
+    unbiased.load_state_dict({key: model.state_dict()[key] for key in shared})
     assert (unbiased(tokens)[0] - model(tokens)[0]).abs().max() > 1e-3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["Selective", "Gated"])
+def test_documented_methods_with_features_decode_with_cache(name, monkeypatch):
+    page = (ROOT / "docs" / "position-method-interface.md").read_text(encoding="utf-8")
+    (code,) = re.findall(rf"```python\n((?:(?!```).)*class {name}\(.*?)```", page, re.DOTALL)
+    # A module, because dataclasses look up the annotations of their fields there.
+    module = types.ModuleType("documented")
+    monkeypatch.setitem(sys.modules, "documented", module)
+    exec(code, vars(module))
+    monkeypatch.setitem(METHODS, name, vars(module)[name])
+    assert_decodes_with_cache(name)
 
 
 def test_display_name_is_not_inherited(monkeypatch):
