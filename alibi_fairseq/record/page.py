@@ -42,6 +42,7 @@ def write_page(tracks: Iterable[Track]) -> str:
         guide = ""
     entries = [entry for track in tracks for entry in track.entries.values()]
     slots = {
+        "is_open": any(track.file.run is not None for track in tracks),
         "start_a_track": start_a_track,
         "rules": rules,
         "guide": guide,
