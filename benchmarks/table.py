@@ -31,6 +31,12 @@ LOST_COMMITS = {
 }
 
 
+#: Backends that were improved after their times at a commit, by commit. Their rows have a mark.
+IMPROVED_SINCE = {
+    "84a316a096b5897909273a817d0d6d35bf91110c": ("sdpa", "flex"),
+}
+
+
 class BenchmarkTable(NamedTuple):
     """Table of the page, which each results file of a benchmark has.
 
@@ -176,6 +182,9 @@ def benchmark_tables(name: str, table: BenchmarkTable) -> str:
         provenance = file.provenance
         assert provenance is not None, "a benchmark records it"
         records = [all_values(record) for record in file.benchmarks]
+        for record in records:
+            if record.get("variant") in IMPROVED_SINCE.get(provenance.git_commit or "", ()):
+                record["variant"] += " †"
         facts = [
             machine(provenance),
             provenance.precision,
