@@ -37,7 +37,7 @@ HEADERS = (
     "paper",
     "learned parameters",
 )
-PATTERN_HEADERS = ("name", "notation", "models", "what differs in them")
+PATTERN_HEADERS = ("name", "notation", "models", "how they differ")
 #: Figure of the changes, relative to the page.
 FIGURE = "../results/small_models/changes.svg"
 RULES = ("---", "--:", "---", "---", "---")
@@ -116,7 +116,8 @@ def patterns() -> str:
     """Write the table of the layer patterns of open models."""
     lines = [_line(PATTERN_HEADERS), _line(["---"] * len(PATTERN_HEADERS))]
     for name, pattern in MODEL_PATTERNS.items():
-        cells = [f"`{name}`", f"`{pattern.notation}`", pattern.models, pattern.differs]
+        differs = pattern.differs or markdown.NOTHING
+        cells = [f"`{name}`", f"`{pattern.notation}`", pattern.models, differs]
         lines.append(_line(cells))
     return "".join(lines)
 

@@ -44,7 +44,7 @@ MODEL_PATTERNS = {
     "gemma3": ModelPattern(
         "rotary/attention_window=4096+4096+4096+4096+4096+0",
         "Gemma 3",
-        "Gemma 3 has another rotary base in the layers without a window",
+        "Gemma 3 uses a different rotary base in the layers without a window",
     ),
 }
 
