@@ -53,7 +53,7 @@ def page() -> str:
     sections.append(
         "## train, and the other commands of fairseq\n\n"
         "`train`, `hydra-train`, `eval-lm`, `validate`, `generate`, `interactive`, and "
-        "`preprocess` are fairseq's commands with this package loaded. They have fairseq's "
+        "`preprocess` are fairseq's commands with this package loaded. They take fairseq's "
         "options, which `--help` lists. This package adds the following.\n"
     )
     sections.append("### train\n")

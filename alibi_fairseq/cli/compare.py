@@ -46,15 +46,15 @@ class CompareCommand(ExperimentOptions):
     """
 
     sources: list[str] = option(
-        "text files or folders; or a data folder (data-bin); or a YAML file that describes the "
-        "comparison (docs/compare.md); or nothing, with --probes copy",
+        "text files or folders, a data folder (data-bin), or a YAML file that describes the "
+        "comparison (docs/compare.md); not needed with probes alone, as in --probes copy",
         nargs="*",
         metavar="TEXT|DATA|YAML",
         group="text",
     )
     probes: list[str] = option(
         f"synthetic tasks to train more models on: {', '.join(PROBES)}; tested at "
-        f"{', '.join(map(str, MULTIPLES))} times the training length; the table also has the "
+        f"{', '.join(map(str, MULTIPLES))} times the training length; the table also shows the "
         "accuracies at 1 and 4 times",
         (),
         type=names,

@@ -50,7 +50,7 @@ class Add(RecordAction):
     name: str = option("name of the entry (default: made of the method's name)", "")
     year: int | None = option("year of the method's first paper", None)
     url: str = option(
-        "address of the paper, or of another description of the method", "", metavar="URL"
+        "address of the paper, or of a different description of the method", "", metavar="URL"
     )
     note: str = option("a sentence about the outcome, for example why it did not help", "")
     recall: Path | None = option("file of `alibi-fairseq recall --out`", None, metavar="FILE")

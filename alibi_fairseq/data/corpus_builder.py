@@ -50,7 +50,7 @@ class CorpusBuilder:
     _: KW_ONLY
     excerpt: int | None = option(
         "approximate number of tokens to prepare, from the beginning of the text; an excerpt never "
-        "has the name of a corpus of the paper (default: all)",
+        "gets the name of a corpus of the paper (default: all)",
         None,
         type=positive_integer,
         metavar="TOKENS",

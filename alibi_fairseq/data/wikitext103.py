@@ -64,7 +64,7 @@ class WikiText103(CorpusBuilder):
         "folder with wiki.{train,valid,test}.tokens", None, metavar="FOLDER"
     )
     allow_other_text: bool = option(
-        "accept another text in the same layout; the manifest then has a different name",
+        "accept a different text in the same layout; the manifest then has a different name",
         False,
     )
 

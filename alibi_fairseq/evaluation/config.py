@@ -61,7 +61,7 @@ class SweepConfig:
     )
     strides: NonEmptyListOrItem[Stride] = option(
         "strides S: tokens scored per window, for example full,64; full: the evaluation length L, "
-        "in windows that do not overlap; a scored token has a context of L - S + 1 to L tokens, "
+        "in windows that do not overlap; a scored token sees a context of L - S + 1 to L tokens, "
         "and less at the start of the split",
         ("full",),
         type=names,
