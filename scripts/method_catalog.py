@@ -37,7 +37,7 @@ HEADERS = (
     "paper",
     "learned parameters",
 )
-PATTERN_HEADERS = ("name", "notation", "models", "how they differ")
+PATTERN_HEADERS = ("name", "notation", "models", "where the model differs")
 #: Figure of the changes, relative to the page.
 FIGURE = "../results/small_models/changes.svg"
 RULES = ("---", "--:", "---", "---", "---")

@@ -138,7 +138,7 @@ class Check(RecordAction):
     """Options of ``alibi-fairseq record check``. It exits with 1 if an entry breaks a rule."""
 
     action = "check"
-    summary = "check that all entries keep the rules, and that the page is theirs"
+    summary = "check that all entries follow the rules, and that the page matches them"
 
     def __call__(self) -> int:
         """Print each problem, or how many entries each track has, and what one costs."""

@@ -24,8 +24,8 @@ class Case:
         score_from, score_to: scored range of the text, or of each document; None: to the end.
         tokens: SHA-256 of the token IDs of raw text.
         depth: depth of the repeated block of a probe.
-        corpus: name of the text, which doesn't count.
-        separator: what separates the documents, which doesn't count.
+        corpus: name of the text, which isn't compared.
+        separator: what separates the documents, which isn't compared.
     """
 
     __pydantic_config__ = STORED

@@ -95,8 +95,8 @@ class Series:
             and the seed aren't settings.
         history: earlier settings, if the training was resumed with different ones.
         start: SHA-256 of the checkpoint from whose weights the run started.
-        facts: properties for tables, which don't count.
-        label: name that you gave the model, which doesn't count.
+        facts: properties for tables, which aren't compared.
+        label: name that you gave the model, which isn't compared.
     """
 
     __pydantic_config__ = STORED
@@ -206,7 +206,7 @@ class Reading:
             (:func:`.settings.selection`); None for any other checkpoint.
         overrides: model options that were changed for the evaluation.
         precision: precision of weights and activations.
-        variant: name of the overrides, or of a Hugging Face folder, which doesn't count.
+        variant: name of the overrides, or of a Hugging Face folder, which isn't compared.
     """
 
     __pydantic_config__ = STORED

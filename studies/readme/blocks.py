@@ -92,7 +92,13 @@ def _title_test() -> dict[str, object]:
     budgets = load_budgets(TITLE, _load_tests(TITLE_CONFIG))
     outcome = title_outcome(budgets)
     assert outcome is not None, "a budget is finished"
+    models = outcome.budget.losses.models
+    cost = outcome.effects.cost
     return {
+        "small_short": models.train_length,
+        "small_long": 4 * models.train_length,
+        "small_cost": change_in_words(cost.value) if cost.interval()[0] > 0 else "",
+        "small_cost_interval": interval_in_words(cost),
         "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),
         "num_pairs": len(pairs),
         **outcome_slots(outcome, budgets),
