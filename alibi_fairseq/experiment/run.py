@@ -238,10 +238,16 @@ class Run:
 
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
-            UserInputError: a plugin was edited.
+            UserInputError: the training is not complete, or a plugin was edited.
         """
-        steps = () if self.diverged else self.eval_steps
-        for step in steps:
+        if self.diverged:
+            return
+        if not self.is_trained:  # but it may have a checkpoint_best.pt
+            raise UserInputError(
+                f"{self.name}: its training is not complete. Rerun the command of the experiment "
+                "to train it first."
+            )
+        for step in self.eval_steps:
             if not step.is_complete:
                 check_unedited(self.methods)
                 step.execute(self.name, slot)

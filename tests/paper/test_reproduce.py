@@ -341,6 +341,17 @@ def test_only_changed_steps_are_repeated(reproduce, tmp_path, item, change, repe
     assert reproduce(item) == (0, [])
 
 
+def test_job_rejects_unfinished_training(reproduce, commands, tmp_path, capsys):
+    """A training that ended early may have left a checkpoint_best.pt."""
+    name = "cc100-roberta/alibi-512"
+    assert reproduce("table12", "--job", "prepare")[0] == 0
+    commands.stop_early = 3
+    assert reproduce("table12", "--job", f"train:{name}") == (2, ["train"])
+    assert (runs(tmp_path) / "alibi-512" / "checkpoint_best.pt").is_file()
+    assert reproduce("table12", "--job", f"evaluate:{name}") == (2, [])
+    assert f"{name}: its training is not complete" in capsys.readouterr().err
+
+
 def test_concurrent_use_of_folder_is_rejected(reproduce, tmp_path):
     with locked(tmp_path / "work" / "smoke" / "lock", "--out", "command"):
         assert reproduce() == (2, [])
