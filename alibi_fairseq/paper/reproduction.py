@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path, PurePath
+from pathlib import Path
 
+from ..completion_marker import CompletionMarker
 from ..errors import UserInputError
+from ..evaluation.sweep import of_checkpoint
 from ..experiment import nodes, torchrun
 from ..experiment.eval_step import EvalStep
 from ..experiment.plan import Plan
@@ -20,7 +22,7 @@ from ..results.file import load
 from ..results.file_names import BEST_CHECKPOINT, TRAINING_FILE
 from ..results.result import Result
 from ..results.training_settings import method_json
-from .collected_results import collect
+from .collected_results import CollectedResults, collect
 from .cost import RunCost, evaluation_hours, run_cost, run_cost_table, total
 from .datasets import PaperDataset
 from .items import Item, items
@@ -130,7 +132,7 @@ class ReproductionExperiment(Experiment):
             record = run.folder / TRAINING_FILE
             if record.is_file():
                 paths.append(record)
-        write_report(collect(paths), self.page.parent, with_paper=False)
+        write_report(self._of_own_models(collect(paths)), self.page.parent, with_paper=False)
         for item in self.items:
             path = self.page.with_name(f"{self.scale.name}-{item}.md")
             text = self._table(items()[item])
@@ -138,6 +140,23 @@ class ReproductionExperiment(Experiment):
                 stream.write(text)
             print(f"\n{text}\n({path})")
         print(f"\nThe report with all tables and figures: {self.page}")
+
+    def _of_own_models(self, collected: CollectedResults) -> CollectedResults:
+        """Leave out evaluations of models that are not in the folder.
+
+        After the folder of a run was moved away, its results remain until the next model is
+        evaluated.
+        """
+        own: set[str | None] = {None}  # validations
+        for marker in self.folder.glob("runs/*/*/trained-*.json"):
+            own.add(CompletionMarker(marker).output_sha256)
+        files = []
+        for path, file in collected.files:
+            results = [result for result in file.results if result.checkpoint_sha256 in own]
+            if results:
+                files.append((path, replace(file, results=results)))
+        results = [result for result in collected.results if result.checkpoint_sha256 in own]
+        return CollectedResults(files, results)
 
     def _table(self, item: Item) -> str:
         """Format an item next to our numbers, with a warning unless they are a replication."""
@@ -262,9 +281,7 @@ class ReproductionExperiment(Experiment):
 
         They have the method, length, and update counts of the paper's recipes, whatever the scale.
         """
-        checkpoints = {}
-        for training in self.trainings:
-            checkpoints[training.recipe.path] = self.build_run(training).checkpoint_path
+        runs = {training.recipe.path: self.build_run(training) for training in self.trainings}
         results: list[Result] = []
         for evaluation in plan_evaluations((item,)):
             recipe = evaluation.recipe
@@ -276,12 +293,14 @@ class ReproductionExperiment(Experiment):
                 "task.tokens_per_sample": recipe.train_length,
             }
             updates = self.scale.scale_updates(recipe, evaluation.updates)
-            checkpoint = checkpoints[recipe.path](updates)
-            for result in load(path).results:
-                if PurePath(result.checkpoint or "").name == checkpoint.name:
-                    settings = {**result.series.settings, **of_paper}
-                    series = replace(result.series, settings=settings)
-                    results.append(replace(result, series=series, updates=evaluation.updates))
+            run = runs[recipe.path]
+            sha256 = run.training_marker(updates).output_sha256
+            if sha256 is None:  # not trained, or moved away, which leaves its results
+                continue
+            for result in of_checkpoint(load(path).results, run.checkpoint_path(updates), sha256):
+                settings = {**result.series.settings, **of_paper}
+                series = replace(result.series, settings=settings)
+                results.append(replace(result, series=series, updates=evaluation.updates))
         return results
 
     @property

@@ -313,8 +313,8 @@ def test_foreign_files_are_rejected(reproduce, tmp_path, capsys, first, change, 
     assert message in capsys.readouterr().err
 
 
-def move_away(work):
-    (work / "alibi-2048").rename(work.parents[3] / "old")
+def move_away(work, name="alibi-2048"):
+    (work / name).rename(work.parents[3] / "old")
 
 
 def change_results(work):
@@ -350,6 +350,29 @@ def test_job_rejects_unfinished_training(reproduce, commands, tmp_path, capsys):
     assert (runs(tmp_path) / "alibi-512" / "checkpoint_best.pt").is_file()
     assert reproduce("table12", "--job", f"evaluate:{name}") == (2, [])
     assert f"{name}: its training is not complete" in capsys.readouterr().err
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("change", [change_results, lambda work: move_away(work, "alibi-512")])
+def test_report_has_only_results_of_trained_models(
+    reproduce, commands, tmp_path, monkeypatch, change
+):
+    """Those of a training whose folder was moved away remain until the next one is evaluated."""
+    reports = []
+    monkeypatch.setattr(
+        "alibi_fairseq.paper.report.write_report", lambda results, *_, **__: reports.append(results)
+    )
+    assert reproduce()[0] == 0
+    change(runs(tmp_path))
+    commands.failing = {("train", "alibi-512"), ("eval", "alibi-512")}
+    assert reproduce()[0] == 1
+    rows = cells_of((tmp_path / "work/smoke/report/smoke-table12.md").read_text())
+    paper = rows.index(["ALiBi, L=512", "paper", "9.79", "9.30", "9.54"])
+    assert rows[paper + 1] == ["", "ours (smoke)", "missing", "missing", "missing"]
+    before, after = reports
+    assert len(after.results) == len(before.results) - 3
+    assert "alibi-512-valid.json" in {path.name for path, _ in before.files}
+    assert "alibi-512-valid.json" not in {path.name for path, _ in after.files}
 
 
 def test_concurrent_use_of_folder_is_rejected(reproduce, tmp_path):
