@@ -13,7 +13,7 @@ import secrets
 import shutil
 import socket
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -82,19 +82,16 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         raise UserInputError(f"{path} exists and is not a regular file. Choose another path.")
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
-    temporary = _temporary_name(target)
     binary = "b" in mode
     encoding = None if binary else "utf-8"
     newline = None if binary else ""
+    temporary, number = _create_temporary(target, _create_file)
     try:
-        # "x" instead of tempfile: the file gets the permissions the user's umask gives.
-        exclusive = mode.replace("w", "x")
-        with open(temporary, exclusive, encoding=encoding, newline=newline) as stream:
-            _mark_as_used(stream.fileno())
+        with open(number, mode, encoding=encoding, newline=newline) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(temporary, target)
+            os.replace(temporary, target)  # before the file is closed, and no longer locked
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -119,11 +116,8 @@ def atomic_folder(path: str | os.PathLike, replaces: bool = False) -> Iterator[P
     new_parents = [parent for parent in target.parents if not parent.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
-    temporary = _temporary_name(target)
-    temporary.mkdir()
-    number = os.open(temporary, os.O_RDONLY)
+    temporary, number = _create_temporary(target, _create_folder)
     try:
-        _mark_as_used(number)
         yield temporary
         replaced = _temporary_name(target)  # a leftover if this process is killed here
         if replaces and target.is_dir():
@@ -147,6 +141,37 @@ def _temporary_name(target: Path) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
 
 
+def _create_temporary(target: Path, create: Callable[[Path], int]) -> tuple[Path, int]:
+    """Create a temporary file or folder, locked until this process ends or closes it.
+
+    Args:
+        create: function that creates it at a path, and opens it.
+
+    Returns:
+        its path, and its file descriptor.
+    """
+    while True:
+        path = _temporary_name(target)
+        number = create(path)
+        with suppress(OSError):  # a file system without locks, where leftovers stay
+            fcntl.flock(number, fcntl.LOCK_EX)
+        # Before the lock, another writer of the target may have removed it as a leftover.
+        if path.exists():
+            return path, number
+        os.close(number)
+
+
+def _create_file(path: Path) -> int:
+    """Create a file with the permissions that the user's umask gives, unlike tempfile."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def _create_folder(path: Path) -> int:
+    """Create a folder."""
+    path.mkdir()
+    return os.open(path, os.O_RDONLY)
+
+
 def write_failure(error: BaseException) -> str | None:
     """Return the reason for which a file could not be written, or None for any other error."""
     if isinstance(error, OSError):
@@ -155,12 +180,6 @@ def write_failure(error: BaseException) -> str | None:
     if "inline_container.cc" in str(error):
         return "disk full?"
     return None
-
-
-def _mark_as_used(number: int) -> None:
-    """Lock a temporary file or folder until this process ends or closes it."""
-    with suppress(OSError):  # a file system without locks, where leftovers stay
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _remove_leftovers(target: Path) -> None:

@@ -1,6 +1,8 @@
+import fcntl
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from commands import ROOT
@@ -107,6 +109,58 @@ def test_leftovers_of_killed_writer_are_removed(tmp_path):
             pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "model"]
     assert (tmp_path / "figure.png").read_text() == "whole"
+
+
+@pytest.mark.parametrize(("module", "function"), [(fcntl, "flock"), (os, "replace")])
+def test_second_writer_leaves_the_file_of_the_first(tmp_path, monkeypatch, module, function):
+    """It writes before the first one has locked its file, and before it renames it."""
+    target = tmp_path / "a.txt"
+    interrupt(monkeypatch, module, function, lambda: write_text(target, "second"))
+    write_text(target, "first")
+    assert target.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_second_writer_leaves_the_folder_of_the_first(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    interrupt(monkeypatch, fcntl, "flock", lambda: write_folder(target, "second"))
+    write_folder(target, "first")
+    assert (target / "weights").read_text() == "first"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def interrupt(monkeypatch, module, name, work):
+    """Let the first call of a function begin with some work."""
+    function = getattr(module, name)
+
+    def interrupted(*args):
+        monkeypatch.setattr(module, name, function)
+        work()
+        return function(*args)
+
+    monkeypatch.setattr(module, name, interrupted)
+
+
+def write_text(path, text):
+    with atomic_write(path) as stream:
+        stream.write(text)
+
+
+def write_folder(path, text):
+    with atomic_folder(path, replaces=True) as folder:
+        (folder / "weights").write_text(text)
+
+
+def test_concurrent_writers_of_one_file(tmp_path):
+    def write_often(text):
+        for _ in range(50):
+            write_text(tmp_path / "a.txt", text)
+
+    with ThreadPoolExecutor(4) as pool:
+        writers = [pool.submit(write_often, text) for text in "abcd"]
+    for writer in writers:
+        writer.result()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
 def test_folder_with_an_error_leaves_no_new_parents(tmp_path):
