@@ -76,7 +76,8 @@ class StudyConfig(ExperimentConfig):
     def with_methods(self, methods: Sequence[str], user_dir: str | None) -> StudyConfig:
         """Return the same study of other methods, at the training length of the tests.
 
-        They are trained as the ALiBi models of the tests are, and evaluated as all models are.
+        They are trained as the ALiBi models of the tests are, and evaluated at the same lengths, in
+        windows without overlap. Only tests of ALiBi need other ones.
 
         Args:
             methods: position methods.
@@ -87,13 +88,14 @@ class StudyConfig(ExperimentConfig):
         group = self._group_of_tests()
         values = {field.name: getattr(group, field.name) for field in fields(ModelGroup)}
         values["method_flags"] = _of_methods(values.get("method_flags", {}), specs)
-        # Groups have different evaluations. Added methods get what these have in common.
-        of_groups = [evaluation for group in self.models for evaluation in group.evaluations]
-        evaluation = _shared_values(of_groups)
-        variants = _of_methods(evaluation.variants, specs)
-        values["evaluations"] = (
-            replace(evaluation, variants=variants, methods=(), train_lengths=()),
-        )
+        of_alibi = group.select_evaluations(MethodSpec.parse("alibi"), self.tests.train_length)
+        evaluations = []
+        for evaluation in of_alibi:
+            variants = _of_methods(evaluation.variants, specs)
+            evaluations.append(
+                replace(evaluation, sliding={}, variants=variants, methods=(), train_lengths=())
+            )
+        values["evaluations"] = tuple(evaluations)
         values["methods"] = specs
         values["train_lengths"] = (self.tests.train_length,)
         values["user_dir"] = user_dir
@@ -126,16 +128,6 @@ class StudyFile(NamedTuple):
     def results(self) -> Path:
         """Folder of the results of this study, which holds ``cells/`` and ``tuning/``."""
         return self.all_results / self.path.stem
-
-
-def _shared_values(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Return an evaluation with the values that all have in common."""
-    values = {}
-    for field in fields(Evaluation):
-        value = getattr(evaluations[0], field.name)
-        if all(getattr(evaluation, field.name) == value for evaluation in evaluations):
-            values[field.name] = value
-    return Evaluation(**values)
 
 
 def _of_methods(by_method: Mapping, methods: Sequence[MethodSpec]) -> dict:

@@ -8,11 +8,13 @@ import pytest
 
 from alibi_fairseq.experiment.config_files import from_mapping, load_config
 from alibi_fairseq.experiment.plan import plan_from_folder
+from alibi_fairseq.experiment.planned_evaluations import plan_sweeps
 from alibi_fairseq.files import read_yaml
 from studies.config import StudyConfig
 
 ROOT = Path(__file__).parents[2]
 HOUR = ROOT / "studies" / "gpu" / "hour.yaml"
+WITH_TESTS = [path for path in sorted(ROOT.glob("studies/*/*.yaml")) if "tests" in read_yaml(path)]
 
 
 def test_configuration_of_another_method_has_the_settings_of_the_study(tmp_path):
@@ -37,3 +39,24 @@ def test_added_method_is_trained_as_alibi_is_where_groups_differ(name):
     assert len(group.lr) > 1  # in primary.yaml, sinusoidal embeddings have another one
     models = config.with_methods(["kerple"], None).all_models()
     assert {model.corpus.name for model in models} == {"wikipedia"}
+
+
+@pytest.mark.parametrize("path", WITH_TESTS, ids=lambda path: path.stem)
+def test_added_method_is_evaluated_at_the_lengths_of_alibi(path):
+    """Also where they differ between groups, and without overlap, which only ALiBi's tests need."""
+    config = load_config(path, StudyConfig)
+    windows = evaluated_windows(config.with_methods(["kerple"], None), "kerple")
+    assert (config.tests.train_length,) * 2 in windows
+    of_alibi = evaluated_windows(config, "alibi")
+    assert windows == {(length, stride) for length, stride in of_alibi if stride == length}
+
+
+def evaluated_windows(config, method):
+    """Return lengths and strides at which the models of the tests of a method are evaluated."""
+    windows = set()
+    for model in config.all_models():
+        is_in_tests = model.train_length == config.tests.train_length
+        if is_in_tests and model.method.notation == method:
+            for sweep in plan_sweeps(model):
+                windows.update(sweep.config.windows())
+    return windows
