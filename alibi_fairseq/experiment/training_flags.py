@@ -135,6 +135,12 @@ def check_training_options(config: ExperimentConfig) -> None:
     checked = set()
     for model in config.all_models():
         group = model.group
+        splits = validation_splits(model)
+        if len(group.lr) > 1 and "valid" not in splits:
+            raise UserInputError(
+                f"--valid-subset {','.join(splits)} leaves out the split valid, on which the "
+                "trials of --lr are compared. Add valid to it, or pass one rate."
+            )
         flags = tuple(flags_for_weights(model._replace(seed=1), group.lr[0], group.updates))
         if flags not in checked:
             checked.add(flags)

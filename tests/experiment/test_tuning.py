@@ -95,6 +95,16 @@ def test_single_rate_needs_no_trials(data_bin, tmp_path, commands):
     assert not list(tmp_path.rglob("*tuning*"))
 
 
+def test_trials_require_the_split_on_which_they_are_compared(data_bin, tmp_path, commands, capsys):
+    flags = ["--train-flags", "--valid-subset test"]
+    command = compare_command(data_bin, tmp_path, *flags, methods="alibi")
+    assert main(command) == 2
+    assert "--valid-subset test leaves out the split valid" in capsys.readouterr().err
+    assert not commands.ran
+    command = compare_command(data_bin, tmp_path, *flags, methods="alibi", lr="0.004")
+    assert main(command) == 0
+
+
 @pytest.mark.ci
 def test_rate_chosen_on_another_validation_split_is_rejected(data_bin, tmp_path, commands, capsys):
     data = shutil.copytree(data_bin, tmp_path / "data-bin")
