@@ -58,6 +58,8 @@ def _draw_heat_map(axes: Axes, row: Row, depths: Sequence[float]) -> AxesImage:
     image = axes.imshow(grid, vmin=0, vmax=100, aspect="auto", cmap="viridis")
     for y, of_depth in enumerate(grid):
         for x, value in enumerate(of_depth):
+            if math.isnan(value):  # not measured
+                continue
             color = "black" if value > 60 else "white"
             axes.text(x, y, f"{value:.0f}", ha="center", va="center", color=color)
     axes.set_title(row.label)

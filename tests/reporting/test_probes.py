@@ -1,4 +1,4 @@
-"""Tables of accuracies on probes."""
+"""Tables and heat maps of accuracies on probes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from figure_texts import figure_texts
 from results_documents import cells_of, evaluation_record, probe_result
 
 from alibi_fairseq.data.probes import DEPTHS
+from alibi_fairseq.reporting.figures_of_probes import draw_heat_maps
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.reporting.probes import accuracy_table, area_table
 from alibi_fairseq.results.result import Result
@@ -138,3 +140,13 @@ def test_areas_match_numpy():
 def test_one_distance_has_no_area():
     (row,) = cells_of(to_markdown([area_table(measured_at_all_depths("alibi", 64, 1.0))]))[1:]
     assert row == ["ALiBi, L=64", "–", "–"]
+
+
+def test_heat_map_is_empty_where_accuracies_are_missing(tmp_path):
+    results = measured_at_all_depths("alibi", 64, 0.25)
+    results.append(measured("alibi", 256, 1.0, 0.75))
+    draw_heat_maps(results, "demo", tmp_path / "map.svg")
+    texts = figure_texts(tmp_path / "map.svg")
+    assert texts.count("25") == len(DEPTHS)
+    assert texts.count("75") == 1
+    assert "nan" not in texts
