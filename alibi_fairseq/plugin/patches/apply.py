@@ -7,7 +7,7 @@ from . import (  # noqa: F401
     checkpoint_saving,
     datasets,
     distributed,
-    gradient_overflow,
+    gradients,
     install_hooks,
     libraries,
     resumed_training,

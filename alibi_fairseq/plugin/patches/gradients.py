@@ -1,8 +1,9 @@
-"""Workaround for gradients that overflow in fp16 on the CPU."""
+"""Workarounds for gradients that overflow or are scaled wrongly."""
 
 from __future__ import annotations
 
 import torch
+from fairseq.optim import AMPOptimizer
 from fairseq.trainer import Trainer
 
 from . import patch_method
@@ -24,3 +25,15 @@ def keep_gradient_norm_on_cpu(train_step, trainer, *arguments, **keywords):
         return train_step(trainer, *arguments, **keywords)
     finally:
         torch.Tensor.cuda = move_to_gpu  # type: ignore
+
+
+@patch_method(AMPOptimizer, "step")
+def step_with_unscaled_optimizer(step, amp):
+    """Divide the gradients by the loss scale of ``--amp`` once.
+
+    fairseq lets the scaler divide the gradients of PyTorch's optimizer before it clips them, and
+    those of its own optimizer around it before the update. The scaler takes the two for different
+    optimizers, and divides the same gradients again (not reported upstream).
+    """
+    amp.scaler.step(amp.optimizer)
+    amp.scaler.update()

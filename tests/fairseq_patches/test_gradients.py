@@ -1,0 +1,62 @@
+"""Gradients that overflow or are scaled."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from fairseq.optim import AMPOptimizer
+from fairseq_runs import run_train, training_config, write_corpus
+from torch import nn
+
+FLAGS = (
+    *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
+    *("--memory-efficient-fp16", "--fp16-init-scale", "1000000"),
+)
+
+
+def test_training_on_cpu_survives_gradient_overflow(tmp_path, caplog):
+    (tmp_path / "data").mkdir()
+    data = write_corpus(tmp_path / "data", train=800, valid=100)
+    move_to_gpu = torch.Tensor.cuda
+    with caplog.at_level(logging.INFO):
+        state = run_train(data, tmp_path / "run", *FLAGS, "--max-update", "4")
+    assert "gradient overflow detected" in caplog.text
+    assert state["optimizer_history"][-1]["num_updates"] == 4
+    assert all(weight.isfinite().all() for weight in state["model"].values())
+    assert torch.Tensor.cuda is move_to_gpu
+
+
+def amp_optimizer(parameter: nn.Parameter, name: str) -> AMPOptimizer:
+    """Return the optimizer of ``--amp`` with a loss scale of 128, on the CPU."""
+    flags = ["--arch", "alibi_lm_tiny", "--amp", "--optimizer", name, "--lr", "0.5"]
+    optimizer = AMPOptimizer.build_optimizer(training_config(*flags), [parameter])
+    optimizer._grad_scaler = torch.amp.GradScaler("cpu", init_scale=128)
+    return optimizer
+
+
+@pytest.mark.parametrize("name", ["nag", "adam", "fused_adam"])
+def test_amp_divides_gradients_by_loss_scale_once(name):
+    parameter = nn.Parameter(torch.zeros(3))
+    optimizer = amp_optimizer(parameter, name)
+    applied = []
+    optimizer.optimizer.register_step_pre_hook(lambda *_: applied.append(parameter.grad.clone()))
+    gradient = torch.tensor([0.25, -1, 2])
+    for _ in range(2):
+        optimizer.zero_grad()
+        optimizer.backward((parameter * gradient).sum())
+        optimizer.clip_grad_norm(0)
+        optimizer.step()
+    assert torch.equal(torch.stack(applied), gradient.expand(2, 3))
+    assert parameter.all()
+
+
+def test_amp_skips_update_and_halves_loss_scale_after_overflow():
+    parameter = nn.Parameter(torch.zeros(3))
+    optimizer = amp_optimizer(parameter, "nag")
+    optimizer.backward((parameter + 1).sum() * torch.inf)
+    optimizer.clip_grad_norm(0)
+    optimizer.step()
+    assert not parameter.any()
+    assert optimizer.scaler.get_scale() == 64
