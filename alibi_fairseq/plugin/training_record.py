@@ -16,7 +16,6 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from fairseq.logging.meters import MetersDict
 
 from ..errors import UserInputError
@@ -223,8 +222,8 @@ class TrainingRecord:
 
     @property
     def _precision(self) -> str:
-        """Precision of the training."""
-        return matmul_precision(self.cfg.common, self.trainer.device)
+        """Precision of the validations."""
+        return validation_precision(self.cfg.common)
 
     @functools.cached_property
     def _corpus(self) -> str:
@@ -273,19 +272,18 @@ class TrainingRecord:
         return Results([*earlier, last], Provenance(**self._provenance))
 
 
-def matmul_precision(common, device: torch.device) -> str:
-    """Return the precision of the training's matrix products.
+def validation_precision(common) -> str:
+    """Return the precision in which fairseq validates.
+
+    With ``--amp`` it is fp32: fairseq computes only updates in mixed precision.
 
     Args:
         common: fairseq's common options.
-        device: with ``--amp``, fairseq computes in fp16 on a GPU, and in fp32 on a CPU.
     """
     if common.fp16 or common.memory_efficient_fp16:
         return "fp16"
     if common.bf16 or common.memory_efficient_bf16:
         return "bf16"
-    if common.amp and device.type == "cuda":
-        return "fp16"
     return "fp32"
 
 
