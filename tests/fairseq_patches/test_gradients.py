@@ -7,13 +7,14 @@ import logging
 import pytest
 import torch
 from fairseq.optim import AMPOptimizer
-from fairseq_runs import run_train, training_config, write_corpus
+from fairseq.trainer import Trainer
+from fairseq_runs import equal, run_train, training_config, write_corpus
 from torch import nn
 
-FLAGS = (
-    *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
-    *("--memory-efficient-fp16", "--fp16-init-scale", "1000000"),
-)
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.file_names import TRAINING_FILE
+
+FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 
 
 def test_training_on_cpu_survives_gradient_overflow(tmp_path, caplog):
@@ -21,7 +22,10 @@ def test_training_on_cpu_survives_gradient_overflow(tmp_path, caplog):
     data = write_corpus(tmp_path / "data", train=800, valid=100)
     move_to_gpu = torch.Tensor.cuda
     with caplog.at_level(logging.INFO):
-        state = run_train(data, tmp_path / "run", *FLAGS, "--max-update", "4")
+        state = run_train(
+            *(data, tmp_path / "run", *FLAGS, "--max-update", "4"),
+            *("--memory-efficient-fp16", "--fp16-init-scale", "1000000"),
+        )
     assert "gradient overflow detected" in caplog.text
     assert state["optimizer_history"][-1]["num_updates"] == 4
     assert all(weight.isfinite().all() for weight in state["model"].values())
@@ -60,3 +64,21 @@ def test_amp_skips_update_and_halves_loss_scale_after_overflow():
     optimizer.step()
     assert not parameter.any()
     assert optimizer.scaler.get_scale() == 64
+
+
+def test_update_without_last_batch_of_a_process_is_divided_by_its_tokens(tmp_path, monkeypatch):
+    """With ``--update-freq`` and several processes, some have fewer batches in the last update."""
+    (tmp_path / "data").mkdir()
+    data = write_corpus(tmp_path / "data", train=300, valid=100)
+    flags = (*FLAGS, "--update-freq", "2", "--max-epoch", "1")
+    whole = run_train(data, tmp_path / "whole", *flags)
+    train_step = Trainer.train_step
+
+    def step_with_missing_batch(trainer, samples, *rest):
+        return train_step(trainer, [*samples, {}], *rest)
+
+    monkeypatch.setattr(Trainer, "train_step", step_with_missing_batch)
+    assert equal(run_train(data, tmp_path / "run", *flags)["model"], whole["model"])
+    for name in ("whole", "run"):
+        (validation,) = load(tmp_path / name / TRAINING_FILE).results
+        assert validation.cost.trained_tokens == 300

@@ -37,3 +37,17 @@ def step_with_unscaled_optimizer(step, amp):
     """
     amp.scaler.step(amp.optimizer)
     amp.scaler.update()
+
+
+@patch_method(Trainer, "train_step")
+def leave_out_missing_batches(train_step, trainer, samples, *arguments, **keywords):
+    """Count the batches of a process that has fewer than others in the last update of an epoch.
+
+    fairseq fills up with dummy batches. If the last batch of a process is one, it counts none of
+    the tokens of this process, but adds their gradients (not reported upstream). A process without
+    any batch still needs a dummy batch. With ``--ddp-backend fully_sharded``, all processes must
+    have equally many batches, because they communicate in each of them.
+    """
+    while len(samples) > 1 and not samples[-1] and not trainer.is_fsdp:
+        samples = samples[:-1]
+    return train_step(trainer, samples, *arguments, **keywords)
