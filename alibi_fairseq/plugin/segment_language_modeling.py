@@ -56,10 +56,6 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
                 )
         return super().setup_task(args, **kwargs)
 
-    def __init__(self, args, *other, **kwargs):
-        super().__init__(args, *other, **kwargs)
-        self._training_memory = None
-
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs):
         """Load a split as one stream of tokens."""
         paths = utils.split_paths(self.args.data)
@@ -113,17 +109,6 @@ class SegmentLanguageModelingTask(LanguageModelingTask):
             )
         batches = self.get_batch_iterator(dataset, max_sentences=batch_size, **kwargs)
         return batches.next_epoch_itr()
-
-    def train_step(self, sample, *args, **kwargs):
-        """Train as in fairseq, and record the memory to save."""
-        if "segment" in sample["net_input"]:
-            self._training_memory = sample["net_input"]["segment"].memory
-        return super().train_step(sample, *args, **kwargs)
-
-    def begin_valid_epoch(self, epoch, model):
-        """Gather the memories: all processes validate, but only the first one saves checkpoints."""
-        if self._training_memory is not None:
-            self._training_memory.gather()
 
 
 def rows_per_process(

@@ -7,13 +7,10 @@ together with its position in the data.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, distributed, nn
-
-logger = logging.getLogger(__name__)
 
 #: What the decoder hands from one segment to the next: (M, B, C) inputs of each layer.
 State = list[Tensor]
@@ -57,18 +54,16 @@ class SegmentMemory:
         self._gathered = (newest, dict(enumerate(gathered or ())))
 
     def state_dict(self) -> dict:
-        """Return the newest states of all processes, on the CPU; empty before the first segment."""
+        """Return the newest states, on the CPU; empty before the first segment.
+
+        They are those of all processes if these were gathered since.
+        """
         if not self.kept:
             return {}
         newest = max(self.kept)
         states = {rank(): to_cpu(self.kept[newest])}
         if self._gathered is not None and self._gathered[0] == newest:
             states = self._gathered[1]
-        elif world_size() > 1:
-            logger.warning(
-                "memories of other processes are gathered during validation, and there was none "
-                "before this checkpoint: a run that resumes from it starts with empty ones"
-            )
         return {"segment": newest, "states": states}
 
     def load_state_dict(self, state: dict, rows: range) -> None:

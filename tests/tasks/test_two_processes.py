@@ -13,10 +13,15 @@ from fairseq_runs import write_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Runs of one of the two processes: uninterrupted, in two parts, and without validation.
+#: Runs of one of the two processes: uninterrupted, in two parts, without validation, and stopped by
+#: a signal to the first process.
 PROGRAM = """
+import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
+from fairseq.trainer import Trainer
 from fairseq_runs import run_train
 
 folder = Path(sys.argv[1])
@@ -31,6 +36,19 @@ run_train(folder, folder / "whole", *flags, "17")
 run_train(folder, folder / "parts", *flags, "6")
 run_train(folder, folder / "parts", *flags, "17")
 run_train(folder, folder / "unvalidated", *flags, "6", "--disable-validation")
+
+prepare_sample = Trainer._prepare_sample
+
+def stop_after_update_4(trainer, *arguments):
+    if rank == "0" and trainer.get_num_updates() == 3:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return prepare_sample(trainer, *arguments)
+
+Trainer._prepare_sample = stop_after_update_4
+with suppress(SystemExit):
+    run_train(folder, folder / "stopped", *flags, "17")
+Trainer._prepare_sample = prepare_sample
+run_train(folder, folder / "stopped", *flags, "17")
 """
 
 
@@ -53,7 +71,7 @@ def run_both(folder: Path) -> None:
         for process in processes:
             process.kill()
     assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)[-4000:]
-    assert "starts with empty ones" in outputs[0]  # the run without validation
+    assert "saving after update 4" in outputs[0]
 
 
 def load_state(folder: Path) -> dict:
@@ -71,8 +89,10 @@ def test_two_processes_resume_to_same_result(tmp_path):
     run_both(write_corpus(tmp_path, train=317, valid=101))
     whole = load_state(tmp_path / "whole")
     parts = load_state(tmp_path / "parts")
+    stopped = load_state(tmp_path / "stopped")
     for name, parameter in whole["model"].items():
         assert torch.equal(parameter, parts["model"][name]), name
+        assert torch.equal(parameter, stopped["model"][name]), name
 
     memory = memory_of(whole)
     resumed_memory = memory_of(parts)
@@ -91,4 +111,4 @@ def test_two_processes_resume_to_same_result(tmp_path):
 
     unvalidated_memory = memory_of(load_state(tmp_path / "unvalidated"))
     assert unvalidated_memory["segment"] == 5
-    assert sorted(unvalidated_memory["states"]) == [0]
+    assert sorted(unvalidated_memory["states"]) == [0, 1]

@@ -11,6 +11,7 @@ from fairseq.distributed import utils as distributed_utils
 
 from .. import progress, save_dir, shutdown
 from ..hooks import TrainingHooks
+from ..segment_dataset import SegmentIterator
 from ..training_record import start_record
 from . import distributed, patch_method, startup
 from .resumed_training import skip_finished_training, warn_of_mixed_precision
@@ -58,3 +59,14 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record)
     skip_finished_training(trainer, epochs)
     return extra_state, epochs
+
+
+@patch_method(checkpoint_utils, "save_checkpoint")
+def gather_memory_and_save(save_checkpoint, cfg, trainer, epochs, val_loss):
+    """Gather the memory of all processes, of which only the first one saves checkpoints.
+
+    fairseq's loop calls this in all processes, also without a validation.
+    """
+    if isinstance(epochs, SegmentIterator) and not cfg.no_save:
+        epochs.memory.gather()
+    return save_checkpoint(cfg, trainer, epochs, val_loss)
