@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import inspect
 import logging
+import math
 import os
 import pickle
 import shutil
 import sys
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import torch
 from fairseq import checkpoint_utils, file_io, options
 from fairseq.data import TokenBlockDataset, token_block_dataset
+from fairseq.dataclass.configs import CheckpointConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -134,3 +138,25 @@ def test_user_programs_keep_warnings_and_logging(monkeypatch):
     monkeypatch.setattr(libraries, "is_command", lambda: True)
     libraries.restore_logging()  # as a command that configured it before
     assert (list(warnings.filters), root.level, list(root.handlers)) == before
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_undefined_loss_is_not_the_best(monkeypatch, tmp_path, sign):
+    monkeypatch.setattr(checkpoint_utils.save_checkpoint, "best", sign * 4.0, raising=False)
+    options = CheckpointConfig(save_dir=str(tmp_path), maximize_best_checkpoint_metric=sign < 0)
+    epochs = SimpleNamespace(epoch=1, end_of_epoch=lambda: False, state_dict=dict)
+    trainer = SimpleNamespace(
+        task=None,
+        data_parallel_rank=0,
+        should_save_checkpoint_on_current_rank=True,
+        checkpoint_suffix="",
+        consolidate_optimizer=lambda: None,
+        get_num_updates=lambda: 5,
+    )
+    bests = []
+    for loss in (3.0, math.nan, 3.5, 2.5):
+        trainer.save_checkpoint = lambda path, state, loss=loss: Path(path).write_text(f"{loss}")
+        checkpoint_utils.save_checkpoint(options, trainer, epochs, sign * loss)
+        assert (tmp_path / "checkpoint_last.pt").read_text() == f"{loss}"
+        bests.append((tmp_path / "checkpoint_best.pt").read_text())
+    assert bests == ["3.0", "3.0", "3.0", "2.5"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 
@@ -44,6 +45,18 @@ def save_checkpoint_atomically(save, obj, filename, async_write=False):
         torch.save(obj, stream)
         stream.flush()
         os.fsync(stream.fileno())
+
+
+@patch_method(checkpoint_utils, "save_checkpoint")
+def save_undefined_loss_without_score(save, cfg, trainer, epochs, val_loss):
+    """Save a checkpoint whose validation loss is NaN as one without a validation.
+
+    fairseq takes NaN for the best loss so far, so that the model of the next validation replaces a
+    better one in ``checkpoint_best.pt`` (not reported upstream).
+    """
+    if val_loss is not None and math.isnan(val_loss):
+        val_loss = None
+    return save(cfg, trainer, epochs, val_loss)
 
 
 @patch_method(Trainer, "save_checkpoint")
