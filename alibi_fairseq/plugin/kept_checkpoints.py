@@ -86,7 +86,12 @@ class KeptCheckpoints:
         self._trainer.cfg.checkpoint.save_interval_updates = self._interval
 
     def saved(self, path: str) -> None:
-        """Keep a checkpoint that was just saved, if it is one to keep."""
+        """Keep a checkpoint that was just saved, if it is one to keep.
+
+        A failed update saves ``crash.pt``, or leaves that of an earlier training.
+        """
+        if Path(path).name == "crash.pt":
+            return
         if self._trainer.get_num_updates() in self._updates and Path(path).is_file():
             self._copy(Path(path))
 

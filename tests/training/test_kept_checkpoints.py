@@ -144,3 +144,13 @@ def test_training_without_a_save_to_keep_does_not_start(data_bin, tmp_path, monk
     refused = refuse(*words, "--keep-at", "2", "--validate-after-updates", "3")
     assert "--keep-at 2 keeps nothing" in refused
     assert not (tmp_path / "run").exists()
+
+
+def test_checkpoint_of_a_failed_update_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALIBI_KEEP_AT", "3")
+    trainer = fake_trainer(tmp_path, [3])
+    trainer.train_step([])
+    for name in ("checkpoint_last.pt", "crash.pt"):
+        (tmp_path / name).write_text(name)
+        trainer.save_checkpoint(str(tmp_path / name), {})
+    assert (tmp_path / "checkpoint_3.pt").read_text() == "checkpoint_last.pt"
