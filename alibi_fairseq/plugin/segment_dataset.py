@@ -135,6 +135,7 @@ class SequentialBatches(CountingIterator):
 
     def __init__(self, batches: CountingIterator, memory: SegmentMemory):
         def with_memory(batch: dict) -> dict:
+            memory.begin_update()
             segment = Segment(batch["segment"], memory)
             return {**batch, "net_input": {**batch["net_input"], "segment": segment}}
 

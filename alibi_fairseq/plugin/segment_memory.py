@@ -17,11 +17,11 @@ State = list[Tensor]
 
 
 class SegmentMemory:
-    """States of one process after its last two segments.
+    """States of one process after its last segment, and before its last update.
 
-    fairseq may repeat a batch, after an overflow with ``--amp`` or when validation runs out of
-    memory. With the states of two segments, a repeated batch reads the same past. A segment that
-    does not follow the last one has no past.
+    fairseq may repeat an update, after an overflow with ``--amp``, or a batch, when validation runs
+    out of memory. With both states, repeated batches read the same past. A segment that does not
+    follow the last one has no past.
 
     The models of an ensemble read the same batches. The first one has this memory, and each of the
     others a separate one.
@@ -29,6 +29,7 @@ class SegmentMemory:
 
     def __init__(self):
         self.kept: dict[int, State] = {}
+        self._before: int | None = None
         self._model: nn.Module | None = None
         self._others: dict[nn.Module, SegmentMemory] = {}
         self._gathered: tuple[int, dict[int, State]] | None = None
@@ -40,6 +41,22 @@ class SegmentMemory:
         if model is self._model:
             return self
         return self._others.setdefault(model, SegmentMemory())
+
+    def begin_update(self) -> None:
+        """Note that the batches read from now on follow the newest state.
+
+        All batches of an update are read before the first of them is computed, so this may be
+        called for each of them.
+        """
+        self._before = max(self.kept, default=None)
+
+    def add(self, segment: int, state: State) -> None:
+        """Store the state of a segment, and keep that before its update."""
+        before = segment - 1 if self._before is None else self._before
+        kept = {segment: state}
+        if before < segment and before in self.kept:
+            kept[before] = self.kept[before]
+        self.kept = kept
 
     def gather(self) -> None:
         """Gather the states of all processes on rank 0, which saves them.
@@ -106,12 +123,8 @@ class Segment:
 
     def leave(self, state: State | None) -> None:
         """Store the state of this segment, which is None for a method without a memory."""
-        if state is None:
-            return
-        past = self.past()
-        self.memory.kept = {self.number: state}
-        if past is not None:
-            self.memory.kept[self.number - 1] = past
+        if state is not None:
+            self.memory.add(self.number, state)
 
 
 def world_size() -> int:

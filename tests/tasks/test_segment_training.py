@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
+from fairseq.trainer import Trainer
 from fairseq_runs import equal, run_train, same_training_state, write_corpus
 
 from alibi_fairseq.errors import UserInputError
@@ -92,6 +95,38 @@ def test_update_freq_reads_consecutive_segments(corpus, tmp_path, memories):
     run_train(corpus, tmp_path / "parts", *flags, "--max-update", "2")
     resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "6")
     assert same_training_state(whole, resumed)
+
+
+def test_repeated_update_reads_same_past(corpus, tmp_path, memories, monkeypatch):
+    """fairseq repeats an update whose gradients overflow with ``--amp``."""
+    clip_gradients = Trainer.clip_grad_norm
+    updates = []
+
+    def overflow_once(trainer, clip_norm):
+        norm = clip_gradients(trainer, clip_norm)
+        update = trainer.get_num_updates()
+        overflows = update in (0, 2) and update not in updates
+        updates.append(update)
+        return norm * math.inf if overflows else norm
+
+    monkeypatch.setattr(Trainer, "clip_grad_norm", overflow_once)
+    flags = [
+        *XL.split(),
+        "--update-freq",
+        "3",
+        "--disable-validation",
+        "--max-update",
+        "5",
+        "--amp",
+    ]
+    run_train(corpus, tmp_path, *flags)
+    assert updates == [0, 0, 1, 2, 2, 3, 4]
+    first = [0, 8, 12]
+    full = [12] * 3
+    assert [remembered for _, remembered in memories] == [
+        *(first + first + full + full + full + [12]),
+        *first,
+    ]
 
 
 def test_epoch_can_end_before_short_batch(corpus, tmp_path, memories):
