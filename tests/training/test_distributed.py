@@ -139,3 +139,32 @@ def test_late_gloo_thread_lets_process_end(port, late_gloo, body, processes, cod
     for future in futures:
         finished = future.result()
         assert finished.returncode == code, finished.stderr[-500:]
+
+
+#: The first process is ready after twice the time for which a collective waits.
+SLOW_START = """
+import sys
+import time
+from datetime import timedelta
+import torch
+from torch import distributed
+from alibi_fairseq.plugin.patches.distributed import wait_for_first_process
+path, rank = sys.argv[1:]
+meeting = {"init_method": f"file://{path}", "world_size": 2, "rank": int(rank)}
+distributed.init_process_group("gloo", timeout=timedelta(seconds=10), **meeting)
+distributed.barrier()
+if rank == "0":
+    time.sleep(20)
+wait_for_first_process(rank == "0")
+distributed.all_reduce(torch.ones(1))
+"""
+
+
+@pytest.mark.slow
+def test_processes_wait_for_a_slow_first_one(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        finished = pool.map(
+            lambda rank: as_process("-c", SLOW_START, tmp_path / "meeting", rank), range(2)
+        )
+    for process in finished:
+        assert process.returncode == 0, process.stderr[-500:]

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import traceback
+from datetime import timedelta
 
 import torch
 from fairseq.distributed import utils as distributed_utils
@@ -19,6 +20,9 @@ from ..loading import safe_types_allowed
 from . import patch_method
 
 logger = logging.getLogger(__name__)
+
+#: Key of the processes' store, which the first process sets when it is ready to train.
+_STARTED = "alibi_fairseq/started"
 
 #: Programs that combine the results of several processes. Others would print one part each.
 SHARED_WORK = ("train", "validate")
@@ -117,6 +121,19 @@ def broadcast_checkpoint(broadcast, *arguments, **keywords):
     """
     with safe_types_allowed(distributed_utils._TensorPlaceholder):
         return broadcast(*arguments, **keywords)
+
+
+def wait_for_first_process(is_first: bool) -> None:
+    """Wait until the first process has called this as well, for at most a day.
+
+    The first process hashes the training data, while the others would already wait for it in their
+    first update. NCCL ends a job that waits for 10 minutes (``timeout`` of ``init_process_group``).
+    """
+    store = distributed.distributed_c10d._get_default_store()
+    if is_first:
+        store.set(_STARTED, "")
+    else:
+        store.wait([_STARTED], timedelta(days=1))
 
 
 @atexit.register

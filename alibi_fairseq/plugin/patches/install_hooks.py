@@ -56,6 +56,8 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     warn_of_mixed_precision(trainer)
     record = start_record(trainer, extra_state)
+    if trainer.data_parallel_world_size > 1:
+        distributed.wait_for_first_process(trainer.is_data_parallel_master)
     TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record)
     skip_finished_training(trainer, epochs)
     return extra_state, epochs
