@@ -64,9 +64,8 @@ class Split:
         scored = np.concatenate([np.arange(first, stop) for _, first, stop in spans])
         if len(scored) == len(self.tokens):
             return self.text_size
-        line_starts = np.flatnonzero(np.isin(scored, self.line_starts))
         return measure_text_size(
-            self.tokens[scored], line_starts, self.dictionary, self.tokenizer_kind
+            self.tokens, self.line_starts, self.dictionary, self.tokenizer_kind, scored
         )
 
 

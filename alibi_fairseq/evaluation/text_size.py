@@ -30,15 +30,20 @@ class TextSize(NamedTuple):
 
 
 def measure_text_size(
-    tokens: np.ndarray, line_starts: np.ndarray, dictionary: Any, kind: str | None = None
+    tokens: np.ndarray,
+    item_starts: np.ndarray,
+    dictionary: Any,
+    kind: str | None = None,
+    scored: np.ndarray | None = None,
 ) -> TextSize:
     """Count words and bytes from the pieces, if the tokenizer marks the words.
 
     Args:
         tokens: (N,) token IDs of the pieces, including one end-of-sentence symbol per line.
-        line_starts: (lines,) positions where a line starts.
+        item_starts: (items,) positions where a stored item starts, which has whole lines.
         dictionary: dictionary of the pieces.
         kind: kind of the tokenizer in the manifest. None: the dictionary determines it.
+        scored: increasing positions of the tokens to count. None: all.
 
     Returns:
         Words for sentencepiece and WordPiece, and bytes for sentencepiece. Neither is known if a
@@ -46,11 +51,14 @@ def measure_text_size(
     """
     if kind is None:
         kind = _kind_of_pieces(dictionary.symbols[dictionary.nspecial :])
+    first_pieces = _first_pieces(tokens, item_starts, dictionary.eos(), scored)
+    if scored is not None:
+        tokens = tokens[scored]
     counts = np.bincount(tokens, minlength=len(dictionary))
     if counts[dictionary.unk()]:
         return TextSize()
     if kind == SentencePiece.kind:
-        return _size_of_sentencepieces(tokens, line_starts, dictionary)
+        return _size_of_sentencepieces(counts, first_pieces, dictionary)
     if kind == WordPiece.kind and not counts[dictionary.index(UNKNOWN_PIECE)]:
         continued = [symbol.startswith(CONTINUATION) for symbol in dictionary.symbols]
         # The words, and the end-of-sentence symbols, each of which counts as a word.
@@ -74,16 +82,36 @@ def _kind_of_pieces(pieces: list[str]) -> str | None:
     return None
 
 
+def _first_pieces(
+    tokens: np.ndarray, item_starts: np.ndarray, eos: int, scored: np.ndarray | None
+) -> np.ndarray:
+    """Return the scored tokens that begin a line, see :func:`measure_text_size`.
+
+    A line starts with an item, because data can lack end-of-sentence symbols, and after each of
+    these symbols, because an item can have several lines.
+    """
+    starts_line = np.zeros(len(tokens), dtype=bool)
+    starts_line[1:] = tokens[:-1] == eos
+    starts_line[item_starts] = True
+    if scored is not None:
+        return tokens[scored][starts_line[scored]]
+    return tokens[starts_line]
+
+
 def _size_of_sentencepieces(
-    tokens: np.ndarray, line_starts: np.ndarray, dictionary: Any
+    counts: np.ndarray, first_pieces: np.ndarray, dictionary: Any
 ) -> TextSize:
-    """Count words and bytes of sentencepiece's pieces, see :func:`measure_text_size`."""
+    """Count words and bytes of sentencepiece's pieces.
+
+    Args:
+        counts: (entries,) number of tokens of each dictionary entry.
+        first_pieces: (lines,) token IDs that begin a line.
+        dictionary: dictionary of the pieces.
+    """
     symbols = dictionary.symbols
-    counts = np.bincount(tokens, minlength=len(symbols))
     num_lines = int(counts[dictionary.eos()])
     special = np.arange(len(symbols)) < dictionary.nspecial
     marked = np.array([symbol.startswith(WORD_MARK) for symbol in symbols])
-    first_pieces = tokens[line_starts]
     # sentencepiece can put a space before each line (its dummy prefix). This space is not
     # in the text. Without it, the first piece of a line starts a word but has no mark.
     added_spaces = int(np.sum(marked[first_pieces]))

@@ -10,8 +10,9 @@ import sentencepiece
 from conftest import describe
 from fairseq.data import Dictionary
 
-from alibi_fairseq.evaluation.split import load_dictionary, load_split
+from alibi_fairseq.evaluation.split import Split, load_dictionary, load_split
 from alibi_fairseq.evaluation.text_size import WORD_MARK, TextSize, measure_text_size
+from alibi_fairseq.evaluation.windows import Span
 from alibi_fairseq.results.data_folder import DataFolder
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
@@ -55,7 +56,24 @@ def test_text_size_matches_sentencepiece_model(tmp_path, dummy_prefix, byte_fall
     vocabulary = [model.id_to_piece(i) for i in range(model.vocab_size())]
     vocabulary = [piece for piece in vocabulary if not model.is_control(model.piece_to_id(piece))]
     pieces = [model.encode(line, out_type=str) for line in lines]
-    assert measure_text_size(*binarized(pieces, vocabulary)) == sizes(lines)
+    tokens, starts, dictionary = binarized(pieces, vocabulary)
+    assert measure_text_size(tokens, starts, dictionary) == sizes(lines)
+    # fairseq's items can have several lines, as in CC100+RoBERTa, where they are documents.
+    for items in (starts[:1], starts[[0, 3]]):
+        assert measure_text_size(tokens, items, dictionary) == sizes(lines)
+
+
+def test_scored_tokens_of_a_document_with_several_lines_have_their_own_bytes():
+    piece = f"{WORD_MARK}ab"
+    tokens, _, dictionary = binarized([[piece, piece], [piece, piece, piece]], [piece])
+    document = Split("test", tokens, np.array([0]), dictionary, TextSize())
+    # "ab", and " ab ab" and a newline, which don't begin a line.
+    spans = [Span(0, 0, 1), Span(0, 4, 7)]
+    assert document.scored_text_size(spans) == TextSize(words=4, bytes=9)
+    # "ab ab" and a newline, and " ab": no line starts at the end of the first span.
+    assert document.scored_text_size([Span(0, 0, 3), Span(0, 4, 5)]) == TextSize(4, 9)
+    # A newline, and "ab" at the start of the second line.
+    assert document.scored_text_size([Span(0, 2, 4)]) == TextSize(words=2, bytes=3)
 
 
 LINE = ["the", "##s", *["fox"] * 97]
