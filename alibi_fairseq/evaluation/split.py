@@ -24,7 +24,8 @@ class Split:
     Attributes:
         name: ``valid``, ``test``, …
         tokens: (N,) int64, every token of every line, end-of-sentence symbols included.
-        line_starts: (lines,) positions in ``tokens`` where a line starts.
+        line_starts: (lines,) positions in ``tokens`` where a stored item starts, which fairseq
+            calls a line.
         dictionary: dictionary of the token IDs.
         text_size: words and bytes of the original text, where known.
         tokenizer_kind: kind of the tokenizer, from the manifest; None without one.
@@ -105,7 +106,7 @@ def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
     line_starts = np.cumsum(sizes) - sizes
     line_starts = line_starts[sizes > 0]
     kind = folder.tokenizer.get("kind")
-    text_size = _text_size_in_manifest(folder, name)
+    text_size = _text_size_in_manifest(folder, name, len(tokens))
     if text_size is None:
         text_size = measure_text_size(tokens, line_starts, dictionary, kind)
     return Split(name, tokens, line_starts, dictionary, text_size, kind)
@@ -119,16 +120,26 @@ def _load_lines(data: Path, name: str, dictionary: Dictionary):
     return data_utils.load_indexed_dataset(str(data / name), dictionary)
 
 
-def _text_size_in_manifest(folder: DataFolder, name: str) -> TextSize | None:
+def _text_size_in_manifest(folder: DataFolder, name: str, num_tokens: int) -> TextSize | None:
     """Return the size of a split's text from the manifest, or None if the manifest has none.
+
+    The manifest above the shards of a corpus has the size of their whole training text, so it has
+    none of a single shard.
 
     A split with unknown tokens has neither words nor bytes, as in :func:`measure_text_size`. The
     counts of WikiText-103 have no ``unknown``, since all of its words, and ``<unk>`` itself, are in
     its dictionary. For another text in its layout, ``unknown`` counts the words that are not in it.
+
+    Args:
+        folder: the data folder.
+        name: name of the split.
+        num_tokens: tokens of the split in this folder.
     """
     if folder.manifest is None or name not in folder.manifest["splits"]:
         return None
     counts = folder.manifest["splits"][name]
+    if counts["tokens"] != num_tokens:
+        return None
     if counts.get("unknown"):
         return TextSize()
     return TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])

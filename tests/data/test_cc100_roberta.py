@@ -13,6 +13,8 @@ from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.tokenization import SentencePiece
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
+from alibi_fairseq.results.data_folder import DataFolder
 
 SETTINGS = dict(vocab_size=350, valid_tokens=300, shards=3)
 
@@ -78,6 +80,18 @@ def test_cc100_holds_each_document_once(prepared, source):
             "tokens": total,
             "unknown": 0,
         }
+
+
+def test_each_shard_has_the_words_and_bytes_of_its_own_text(prepared):
+    out, manifest = prepared
+    model = SentencePiece(out / "data-bin" / "sentencepiece.model")
+    for name in manifest["shards"]:
+        shard = out / "data-bin" / name
+        documents, _ = stored(shard, "train", model)
+        text = "".join(document + "\n\n" for document in documents)
+        split = load_split(DataFolder.open(shard), "train", load_dictionary(shard))
+        words = len(text.split()) + text.count("\n")
+        assert split.text_size == (words, len(text.encode()))
 
 
 def test_fairseq_reads_one_shard_per_epoch(prepared):
