@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..files import sha256_if_present
 from ..positions.plugin_sources import plugin_sha256
-from ..positions.spec import distinct_labels
+from ..positions.spec import unique_labels
 from ..reporting.row import model_label
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_sha256_if_present
@@ -247,15 +247,19 @@ def model_name(model: Model) -> str:
     return f"{name}-{plugin[:8]}" if plugin else name
 
 
+def label_of_model(config: ExperimentConfig, model: Model) -> str:
+    """Return the name of a model in tables, with its corpus if there are several."""
+    labels = unique_labels(config.methods)
+    label = model_label(labels[model.method], model.train_length)
+    return f"{label} ({model.corpus.name})" if len(config.corpora) > 1 else label
+
+
 def _plan_trials(
     config: ExperimentConfig, model: Model, folder: Path, facts: DataFacts, choices_folder: Path
 ) -> Trials:
     """Return the trials of a model's learning rates. They use the first seed."""
     group = model.group
-    labels = distinct_labels(config.methods)
-    label = model_label(labels[model.method], model.train_length)
-    if len(config.corpora) > 1:
-        label += f" ({model.corpus.name})"
+    label = label_of_model(config, model)
     updates = max(1, round(group.tune_share * group.updates))
     first = model._replace(seed=group.seeds[0])
     runs = {}

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from ..files import atomic_write
-from ..positions.spec import distinct_labels
 from ..reporting import markdown
 from ..reporting.differences import difference_sections
 from ..reporting.figures_by_length import draw_lengths
@@ -18,7 +17,6 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.figures_of_probes import draw_heat_maps
 from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, area_table
-from ..reporting.row import model_label
 from ..reporting.table import Column, Table
 from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
@@ -26,7 +24,7 @@ from ..results.file_names import REPORT_FILES, read_report_files
 from ..results.provenance import merge_provenance, own_command
 from ..results.result import Result, distinct
 from ..results.values import ProbeValues
-from .plan import Plan
+from .plan import Plan, label_of_model
 from .rate_choice import Choice
 from .run import Run
 from .schema import DEFAULT_TITLE, ExperimentConfig, Model
@@ -137,11 +135,8 @@ class ComparisonReport:
         return self.plan.models[run.name]
 
     def _label(self, run: Run) -> str:
-        """Return the name of a run's model, with its corpus if there are several."""
-        model = self._model(run)
-        labels = distinct_labels(self.config.methods)
-        label = model_label(labels[model.method], model.train_length)
-        return f"{label} ({model.corpus.name})" if self._has_several_corpora else label
+        """Return the name of a run's model in tables."""
+        return label_of_model(self.config, self._model(run))
 
     @property
     def _has_several_corpora(self) -> bool:

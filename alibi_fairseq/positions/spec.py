@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -306,6 +306,20 @@ def distinct_labels(methods: Iterable[MethodSpec]) -> dict[MethodSpec, str]:
             for option in layer.options:
                 defaults[layer.name].setdefault(option, _default(layer.name, option))
     return {method: method.label_with(defaults) for method in methods}
+
+
+def unique_labels(methods: Sequence[MethodSpec]) -> dict[MethodSpec, str]:
+    """Return a different label for each method: with its notation, if others have the same label.
+
+    Args:
+        methods: the methods, each once.
+    """
+    labels = distinct_labels(methods)
+    counts = Counter(labels.values())
+    unique = {}
+    for method, label in labels.items():
+        unique[method] = label if counts[label] == 1 else f"{label} ({method.notation})"
+    return unique
 
 
 def _default(method: str, option: str) -> Value:

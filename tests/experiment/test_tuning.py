@@ -88,6 +88,21 @@ def test_tuning_chooses_best_rate_per_method(data_bin, tmp_path, commands):
     assert len(commands.trained) == len(trials) + len(runs)
 
 
+def test_tables_tell_apart_methods_whose_labels_leave_their_options_out(
+    data_bin, tmp_path, commands
+):
+    commands.failing.add(("train", "alibi-attention_window=8-16-seed1"))
+    methods = "t5/t5_max_distance=64,t5,alibi,alibi/attention_window=8,none"
+    assert main(compare_command(data_bin, tmp_path, methods=methods)) == 1
+    table = (tmp_path / "table.md").read_text()
+    rows = [row[0] for row in cells_of(table)]
+    bounded = "T5 bias (t5/t5_max_distance=64), L=16"
+    # In the tables of learning rates and costs
+    assert rows.count(bounded) == rows.count("T5 bias (t5), L=16") == 2
+    assert f"so others may be better: {bounded}, T5 bias (t5), L=16, No positions" in table
+    assert "\n- ALiBi (alibi/attention_window=8), L=16: " in table
+
+
 def test_single_rate_needs_no_trials(data_bin, tmp_path, commands):
     assert main(compare_command(data_bin, tmp_path, lr="0.004")) == 0
     names = [name for name, _, _ in commands.trained]
@@ -246,8 +261,8 @@ def test_models_with_equal_labels_have_separate_rows(data_bin, tmp_path, command
         commands.validation[name] = PERPLEXITIES[perplexities]
     assert main(compare_command(data_bin, tmp_path, methods="one,two")) == 0
     cells = cells_of((tmp_path / "table.md").read_text())
-    assert ["Plugin, L=16", "30.00", "20.00", "25.00", "0.004"] in cells
-    assert ["Plugin, L=16", "50.00", "40.00", "35.00", "0.008"] in cells
+    assert ["Plugin (one), L=16", "30.00", "20.00", "25.00", "0.004"] in cells
+    assert ["Plugin (two), L=16", "50.00", "40.00", "35.00", "0.008"] in cells
 
 
 def test_divergence_at_every_rate_is_an_error(data_bin, tmp_path, commands, capsys):

@@ -10,7 +10,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.positions import METHODS, MethodSpec
 from alibi_fairseq.positions.display_names import METHOD_NAMES
-from alibi_fairseq.positions.spec import LayerMethod, distinct_labels
+from alibi_fairseq.positions.spec import LayerMethod, distinct_labels, unique_labels
 from alibi_fairseq.results.series import Series, read_series, series_json
 from alibi_fairseq.results.training_settings import method_json
 
@@ -154,3 +154,15 @@ def test_methods_of_a_plugin_state_an_option_that_differs():
     labels = distinct_labels([plain, half])
     # The plugin is not imported, so the default is unknown.
     assert labels == {plain: "of_a_plugin, exponent default", half: "of_a_plugin, exponent 0.5"}
+
+
+def test_methods_with_one_label_state_their_notation():
+    far = MethodSpec.parse("t5/t5_max_distance=64")
+    t5 = MethodSpec.plain("t5")
+    alibi = MethodSpec.plain("alibi")
+    assert unique_labels([far, t5, alibi]) == {
+        far: "T5 bias (t5/t5_max_distance=64)",
+        t5: "T5 bias (t5)",
+        alibi: "ALiBi",
+    }
+    assert unique_labels([far, alibi]) == {far: "T5 bias", alibi: "ALiBi"}
