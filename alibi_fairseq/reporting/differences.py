@@ -13,6 +13,7 @@ import numpy as np
 from ..results.case import Case
 from ..results.estimates import Difference, difference, nats_to_percent
 from ..results.result import Result
+from ..results.series import Series
 from ..results.values import TextValues
 from . import markdown
 from .row import Row
@@ -52,17 +53,17 @@ class _Losses(NamedTuple):
         nats: (S, K) mean loss per token of each seed on each of K documents; K is 1 without losses
             by document.
         tokens: (K,) scored tokens of each document that has any.
-        checkpoints: hash of the checkpoint of each seed, or None if it is unknown.
+        runs: how each model was trained, and its seed, or None if it is unknown.
     """
 
     nats: np.ndarray
     tokens: np.ndarray
-    checkpoints: Sequence[str | None]
+    runs: Sequence[tuple[Series, int | None]]
 
-    def of_checkpoints(self, checkpoints: Sequence[str]) -> _Losses:
-        """Return the losses of some checkpoints, in their order."""
-        rows = [self.checkpoints.index(checkpoint) for checkpoint in checkpoints]
-        return self._replace(nats=self.nats[rows], checkpoints=checkpoints)
+    def of_runs(self, runs: Sequence[tuple[Series, int | None]]) -> _Losses:
+        """Return the losses of some runs, in their order."""
+        rows = [self.runs.index(run) for run in runs]
+        return self._replace(nats=self.nats[rows], runs=runs)
 
 
 def difference_sections(results: Sequence[Result]) -> list[str]:
@@ -216,7 +217,7 @@ def _losses(results: Iterable[Result], by_document: bool) -> _Losses | None:
     """
     nats = []
     tokens: list[int] = []
-    checkpoints = []
+    runs = []
     for result in results:
         values = result.values
         assert isinstance(values, TextValues)
@@ -229,10 +230,10 @@ def _losses(results: Iterable[Result], by_document: bool) -> _Losses | None:
             tokens = [values.tokens or 1]
             bits = np.array([values.loss_bits])
         nats.append(bits * math.log(2))
-        checkpoints.append(result.checkpoint_sha256)
+        runs.append((result.series, result.seed))
     if not nats:
         return None
-    return _Losses(np.stack(nats), np.array(tokens, dtype=float), checkpoints)
+    return _Losses(np.stack(nats), np.array(tokens, dtype=float), runs)
 
 
 def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
@@ -244,7 +245,9 @@ def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
 def _difference(first: _Losses | None, second: _Losses | None) -> Difference | None:
     """Estimate the difference of the losses of two models; None without two seeds on each side.
 
-    A model and its variant are evaluations of the same checkpoints, which are paired.
+    The evaluations of two checkpoints of a run, or of one as trained and with other options, are
+    paired. A side may lack seeds of the other one. If both have seeds of their own, all seeds
+    count, as if the runs of both sides were independent.
 
     Args:
         first: losses of a model, or None if there are none.
@@ -252,14 +255,12 @@ def _difference(first: _Losses | None, second: _Losses | None) -> Difference | N
     """
     if first is None or second is None:
         return None
-    shared = []
-    for checkpoint in first.checkpoints:
-        if checkpoint is not None and checkpoint in second.checkpoints:
-            shared.append(checkpoint)
-    if shared:
-        first = first.of_checkpoints(shared)
-        second = second.of_checkpoints(shared)
-    return difference(first.nats, second.nats, first.tokens, same_models=bool(shared))
+    shared = [run for run in first.runs if run in second.runs]
+    is_paired = len(shared) in (len(first.runs), len(second.runs))
+    if is_paired:
+        first = first.of_runs(shared)
+        second = second.of_runs(shared)
+    return difference(first.nats, second.nats, first.tokens, same_models=is_paired)
 
 
 def format_difference(estimate: Difference) -> str:

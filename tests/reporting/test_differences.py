@@ -135,6 +135,57 @@ def test_variant_is_paired_with_its_own_checkpoints():
     assert cell.endswith(f"({low:+.1f} … {high:+.1f})")
 
 
+def evaluated_checkpoints(name: str, losses: dict[int, tuple[float, str]]) -> list[Record]:
+    """Return the evaluations of one checkpoint of each seed's run.
+
+    Args:
+        name: its file name.
+        losses: perplexity by seed, with a digit of the checkpoint's hash.
+    """
+    records = []
+    for seed, (perplexity, digit) in losses.items():
+        records.append(
+            evaluation_record(
+                perplexity,
+                length=64,
+                seed=seed,
+                updates=100,
+                checkpoint=f"run-{seed}/{name}",
+                checkpoint_sha256=digit * 64,
+            )
+        )
+    return records
+
+
+def test_two_checkpoints_of_each_run_are_paired():
+    """fairseq copies the last checkpoint to the best one, if it is the best one."""
+    best = {1: (16.0, "1"), 2: (30.0, "2"), 3: (22.0, "3")}
+    last = {1: (16.5, "4"), 2: (30.0, "2"), 3: (22.0, "3")}
+    records = evaluated_checkpoints("checkpoint_last.pt", last)
+    records += evaluated_checkpoints("checkpoint_best.pt", best)
+    ((cell,),) = rows_of(sections_of(records)).values()
+    logs = [np.log([perplexity for perplexity, _ in side.values()]) for side in (last, best)]
+    paired = stats.ttest_rel(logs[1], logs[0])
+    value, low, high = (
+        100 * math.expm1(nats)
+        for nats in (logs[1].mean() - logs[0].mean(), *paired.confidence_interval(0.95))
+    )
+    assert cell == f"{value:+.1f}% ({low:+.1f} … {high:+.1f})"
+
+
+def test_checkpoints_of_overlapping_seeds_are_not_paired():
+    """A difference between the runs of both sides would leave out the others."""
+    best = {1: (16.0, "1"), 2: (30.0, "2"), 3: (22.0, "3")}
+    last = {2: (30.0, "2"), 3: (22.0, "3"), 4: (17.0, "4")}
+    records = evaluated_checkpoints("checkpoint_last.pt", last)
+    records += evaluated_checkpoints("checkpoint_best.pt", best)
+    ((cell,),) = rows_of(sections_of(records)).values()
+    logs = [np.log([perplexity for perplexity, _ in side.values()]) for side in (last, best)]
+    welch = stats.ttest_ind(logs[1], logs[0], equal_var=False)
+    low, high = (100 * math.expm1(nats) for nats in welch.confidence_interval(0.95))
+    assert cell.endswith(f"({low:+.1f} … {high:+.1f})")
+
+
 def test_one_seed_states_what_means_nothing():
     (note,) = sections_of(measured(seeds=1))
     assert note == one_seed_note()
