@@ -26,7 +26,7 @@ class CollectedResults:
 
     Attributes:
         files: path and content of each results file.
-        results: every perplexity once.
+        results: every perplexity once, with most details.
     """
 
     files: list[tuple[Path, Results]] = field(default_factory=list)
@@ -104,17 +104,19 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
             file = _labeled(file, labels[path])
         loaded.append((path, file))
     collected = CollectedResults(_tell_labels_apart(loaded))
-    first_occurrences: dict[tuple, tuple[Path, Result]] = {}
+    by_key: dict[tuple, tuple[Path, Result]] = {}
     for path, file in collected.files:
         for result in file.results:
             if result.case.kind != "text" or not isinstance(result.values, TextValues):
                 continue
             key = (result.identity, identify_checkpoint(result), identify_text(result))
-            if key in first_occurrences:
-                _check_agreement(path, result, *first_occurrences[key])
-            else:
-                first_occurrences[key] = (path, result)
-                collected.results.append(result)
+            first_path, first = by_key.setdefault(key, (path, result))
+            _check_agreement(path, result, first_path, first)
+            assert isinstance(first.values, TextValues)
+            # As :func:`.results.result.distinct` does
+            if first.values.details < result.values.details:
+                by_key[key] = (path, result)
+    collected.results += [result for _, result in by_key.values()]
     return collected
 
 

@@ -126,6 +126,20 @@ def test_collect_compares_checkpoints_of_two_paths(tmp_path):
         collect([tmp_path])
 
 
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_collect_keeps_losses_of_documents_whatever_the_order_of_files(tmp_path, names):
+    run = {"checkpoint_sha256": "d" * 64, "checkpoint": "last.pt"}
+    documents = {
+        "documents": "empty-lines",
+        "document_tokens": [400, 600],
+        "document_bits": [1600.0, 2400.0],
+    }
+    save(document(evaluation_record(**run)), tmp_path / "a.json")
+    save(document(evaluation_record(**run, **documents)), tmp_path / "b.json")
+    (result,) = collect([tmp_path / f"{name}.json" for name in names]).results
+    assert result.values.document_tokens == (400, 600)
+
+
 def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
     save(paper_results(), tmp_path / "results.json")
     (tmp_path / "settings.json").write_text('{"updates": 10}')
