@@ -49,6 +49,14 @@ def check_seeds(entry: Entry, reference: Entry) -> str:
             "its passkey results are of several models or texts instead of seeds of one model; "
             "move the folders of the other probes out of that of the comparison"
         )
+    for row in entry.passkey_rows:
+        for point in row.points:
+            with_result = seeds & {result.seed for result in point.results}
+            if with_result != seeds:
+                return (
+                    f"only {len(with_result)} of its {len(seeds)} seeds have a passkey result at "
+                    f"length {point.case.length} and depth {point.case.depth:g}; run compare again"
+                )
     return ""
 
 

@@ -158,7 +158,7 @@ class Areas:
 def compute_areas(results: Iterable[Result]) -> list[Areas]:
     """Return the areas under the accuracy curves of each model of a probe, in table order.
 
-    Seeds that lack a depth of a length have no area.
+    Seeds that lack a length of the model, or a depth of one, have no area.
     """
     return [_areas(row) for row in build_rows(results)]
 
@@ -176,11 +176,12 @@ def area_table(results: Iterable[Result]) -> Table[Areas]:
 
 
 def _areas(row: Row) -> Areas:
-    """Return the areas of the seeds of a model that were tested at all depths of each length."""
-    incomplete = set()
-    for (_, seed, checkpoint), over_depths in _accuracies_by_depth(row).items():
-        if not _has_all_depths(over_depths):
-            incomplete.add((seed, checkpoint))
+    """Return the areas of the seeds of a model that were tested at all depths of all lengths."""
+    complete_lengths: dict[tuple, set[int]] = defaultdict(set)
+    for (length, seed, checkpoint), over_depths in _accuracies_by_depth(row).items():
+        if _has_all_depths(over_depths):
+            complete_lengths[seed, checkpoint].add(length)
+    lengths = {point.case.length for point in row.points}
     of_runs: dict[tuple, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in row.results:
         assert isinstance(result.values, ProbeValues)
@@ -189,8 +190,8 @@ def _areas(row: Row) -> Areas:
     inside = []
     beyond = []
     for run, accuracies in of_runs.items():
-        if run in incomplete:
-            continue
+        if complete_lengths[run] != lengths:
+            continue  # its curve is over other distances
         points = [(gap, statistics.fmean(found)) for gap, found in sorted(accuracies.items())]
         limit = row.train_length or points[-1][0]
         inside += _area([point for point in points if point[0] <= limit])

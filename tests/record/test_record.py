@@ -152,12 +152,19 @@ def improve_trial(entry: Path) -> None:
     path.write_text(content.replace("0.016", "0.032"), encoding="utf-8")
 
 
-def add_passkey(entry: Path, change=lambda result: result) -> None:
-    """Add results of the passkey probe to an entry, after a change."""
+def passkey_of_seed(seed: int) -> Results:
+    """Return accuracies on the passkey probe, which are the same for all seeds."""
     probed = load(ROOT / "results" / "examples" / "recall" / "results.json")
+    return with_results(
+        lambda result: replace(result, seed=seed, case=replace(result.case, corpus="passkey"))
+    )(probed)
+
+
+def add_passkey(entry: Path, change=lambda result: result) -> None:
+    """Add results of the passkey probe with three seeds to an entry, after a change."""
     passkey = []
-    for result in with_results(change)(probed).results:
-        passkey.append(replace(result, case=replace(result.case, corpus="passkey")))
+    for seed in (1, 2, 3):
+        passkey += with_results(change)(passkey_of_seed(seed)).results
     rewrite(entry, lambda file: replace(file, results=[*file.results, *passkey]))
 
 
@@ -235,6 +242,19 @@ MUTATIONS = {
         "seeds",
         lambda entry: add_two_passkeys(entry, trained_longer),
         "its passkey results are of several models or texts",
+    ),
+    "a passkey probe of one seed": (
+        "seeds",
+        lambda entry: add_passkey(entry, lambda one: one if one.seed == 1 else None),
+        "only 1 of its 3 seeds have a passkey result at length 64",
+    ),
+    "a passkey probe that was interrupted": (
+        "seeds",
+        lambda entry: add_passkey(
+            entry,
+            lambda one: None if (one.seed, one.case.length, one.case.depth) == (3, 512, 1) else one,
+        ),
+        "only 2 of its 3 seeds have a passkey result at length 512 and depth 1;",
     ),
     "another training text": (
         "data",
@@ -497,7 +517,8 @@ def test_passkey_is_the_area_of_the_probe_beyond_the_training_length(record):
     page = write_page([read_track(track)])
     row = next(row for row in cells_of(page) if row[0] == "Rotary")
     area = (folder / "table.md").read_text(encoding="utf-8").strip().split()[-2]
-    assert row[6] == area == "0.28"
+    assert area == "0.28"
+    assert row[6] == "0.28 ± 0.00"
     assert "**passkey:** area under the accuracy curve beyond L" in " ".join(page.split())
 
 
@@ -556,28 +577,26 @@ def test_probes_of_the_same_model_belong_to_its_entry(tmp_path, refuse):
         shutil.copytree(of_study, runs / "texts" / f"rotary-128-seed{seed}")
     trials = STUDY / "secondary" / "tuning" / "wikipedia" / "rotary-128-tuning.json"
     shutil.copy(trials, runs / "texts")
-    for name in ("rotary-128-seed1", "alibi-128-seed1"):
+    for name in ("rotary-128-seed1", "rotary-128-seed2", "rotary-128-seed3", "alibi-128-seed1"):
         probe = runs / "passkey" / name
         probe.mkdir(parents=True)
         shutil.copy(of_study / "training.json", probe)
-        shutil.copy(ROOT / "results" / "examples" / "recall" / "results.json", probe)
+        save(passkey_of_seed(int(name[-1])), probe / "results.json")
     command = ["record", "add", runs, "--track", "new", "--title", "New", "--author", "Someone"]
     command += ["--record", tmp_path / "record"]
     shutil.copytree(runs / "passkey", runs / "probes")
-    for folder, text in (("passkey", "a"), ("probes", "b")):
-        path = runs / folder / "rotary-128-seed1" / "results.json"
-        of_text = with_results(
-            lambda one, text=text: replace(
-                one, case=replace(one.case, text=text * 64, corpus="passkey")
-            )
-        )
-        save(of_text(load(path)), path)
+    for path in (runs / "probes").glob("*/results.json"):
+        save(with_results(other_text)(load(path)), path)
     assert "several models or texts instead of seeds of one model" in refuse(*command)
     assert not (tmp_path / "record").exists()
     shutil.rmtree(runs / "probes")
+    unfinished = runs / "passkey" / "rotary-128-seed3" / "results.json"
+    unfinished.rename(runs / "set-aside.json")
+    assert "only 2 of its 3 seeds have a passkey result" in refuse(*command)
+    (runs / "set-aside.json").rename(unfinished)
     assert cli.main([*map(str, command)]) == 0
     entry = read_entry(tmp_path / "record" / "new" / "rotary")
-    assert {name: len(probed) for name, probed in entry.probes.items()} == {"passkey": 25}
+    assert {name: len(probed) for name, probed in entry.probes.items()} == {"passkey": 75}
     assert len(entry.trainings) == 3
 
 

@@ -120,7 +120,7 @@ def test_areas_match_numpy():
     """Two seeds; cases of equal distance are averaged, and distances at most 64 are inside."""
     curves = {
         1: {64: [1.0, 0.9, 0.8, 0.8, 0.7], 400: [0.6, 0.5, 0.3, 0.2, 0.1]},
-        2: {64: [0.8, 0.6, 0.6, 0.5, 0.5]},
+        2: {64: [0.8, 0.6, 0.6, 0.5, 0.5], 400: [0.4, 0.5, 0.4, 0.4, 0.2]},
     }
     records = []
     for seed, curve in curves.items():
@@ -131,10 +131,28 @@ def test_areas_match_numpy():
     (row,) = cells_of(to_markdown([area_table(records)]))[1:]
     near = [0, 16, 32, 48, 64]
     first = np.trapezoid([0.8, *curves[1][64][1:]], near) / 64  # at 0, the mean of 1.0 and 0.6
-    second = np.trapezoid(curves[2][64], near) / 64
-    areas = [first, second]
-    assert row[1] == f"{np.mean(areas):.2f} ± {np.std(areas, ddof=1):.2f}"
-    assert row[2] == f"{np.trapezoid(curves[1][400][1:], [100, 200, 300, 400]) / 300:.2f}"
+    second = np.trapezoid([0.6, *curves[2][64][1:]], near) / 64
+    assert row[1] == mean_and_deviation(first, second)
+    far = [100, 200, 300, 400]
+    beyond = [np.trapezoid(curves[seed][400][1:], far) / 300 for seed in curves]
+    assert row[2] == mean_and_deviation(*beyond)
+
+
+def mean_and_deviation(*areas: float) -> str:
+    return f"{np.mean(areas):.2f} ± {np.std(areas, ddof=1):.2f}"
+
+
+def test_seed_without_a_length_has_no_area():
+    """Its curve would end at another distance, or have fewer points."""
+    records = []
+    for seed, lengths in ((1, (64, 256, 1024)), (2, (64, 256))):
+        for length in lengths:
+            for depth in DEPTHS:
+                accuracy = 0.5 if seed == 1 else 1.0
+                gap = int(length * depth)
+                records.append(measured("alibi", length, depth, accuracy, seed, gap=gap))
+    (row,) = cells_of(to_markdown([area_table(records)]))[1:]
+    assert row == ["ALiBi, L=64", "0.50", "0.50"]
 
 
 def test_one_distance_has_no_area():
