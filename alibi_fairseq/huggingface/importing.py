@@ -182,10 +182,13 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary,
     if path.is_file():
         dictionary = read_dictionary(path)
         return dictionary, torch.arange(config.vocab_size)
+    end_of_text = config.eos_token_id
+    if isinstance(end_of_text, list):
+        end_of_text = end_of_text[0]  # in Llama 3 Instruct, before the ends of message and turn
     dictionary = Dictionary()
     token_ids = [-1] * dictionary.nspecial
     special_tokens = (
-        (dictionary.eos(), config.eos_token_id),
+        (dictionary.eos(), end_of_text),
         (dictionary.pad(), config.pad_token_id),
         (dictionary.bos(), config.bos_token_id),
     )

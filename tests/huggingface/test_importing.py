@@ -17,6 +17,7 @@ from imported import (
     VOCABULARY_SIZE,
     ImportedModel,
     assert_same_scores,
+    import_model,
     load_checkpoint,
     save_random_model,
 )
@@ -79,6 +80,17 @@ def test_checkpoint_continues_training(name, tmp_path, capsys):
     imported_state = torch.load(out / "checkpoint_best.pt", weights_only=False)
     for option in ("dropout", "attention_dropout", "activation_dropout"):
         assert state["cfg"]["model"][option] == imported_state["cfg"]["model"][option]
+
+
+def test_first_of_several_end_of_text_tokens_ends_a_sentence(tmp_path):
+    """Llama 3 Instruct lists the ends of a text, of a message, and of a turn."""
+    folder = save_random_model("llama", tmp_path / "model")
+    change_config(folder, eos_token_id=[6, 8])
+    imported = import_model(folder, tmp_path / "out")
+    assert "8" in imported.dictionary
+    assert "6" not in imported.dictionary
+    imported.original.config.eos_token_id = 6
+    assert_same_scores(imported)
 
 
 def test_pickled_weights_are_imported(tmp_path):
