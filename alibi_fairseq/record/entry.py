@@ -31,7 +31,6 @@ from ..results.json_types import (
 from ..results.provenance import Provenance
 from ..results.result import Result
 from ..results.series import Series
-from ..results.settings import applicable_defaults
 from ..results.values import ProbeValues, TextValues
 
 TRACK_FILE = "track.json"
@@ -183,9 +182,7 @@ class Entry:
     @property
     def learning_rate(self) -> float:
         """Peak learning rate of the training."""
-        name = "optimization.lr"
-        settings = self.series.settings
-        return float(settings[name] if name in settings else applicable_defaults(settings)[name])
+        return float(self.series.learning_rate)
 
     @property
     def trainings(self) -> list[Result]:

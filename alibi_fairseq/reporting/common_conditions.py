@@ -85,8 +85,8 @@ def _learning_rates(rows: Iterable[Row]) -> set[str]:
     rates = set()
     for row in rows:
         if row.key is not None and row.key.series.settings_known:
-            rates.add(str(row.key.series.settings.get("optimization.lr", "")))
-    return rates - {""}
+            rates.add(str(row.key.series.learning_rate))
+    return rates
 
 
 def _seeds_texts(rows: Iterable[Row]) -> list[str]:

@@ -169,9 +169,9 @@ def _updates(row: Row) -> str:
 
 def _learning_rate(row: Row) -> str:
     """Format the peak learning rate of a model."""
-    if row.key is None or "optimization.lr" not in row.key.series.settings:
+    if row.key is None or not row.key.series.settings_known:
         return markdown.NOTHING
-    return str(row.key.series.settings["optimization.lr"])
+    return str(row.key.series.learning_rate)
 
 
 def _seeds(row: Row) -> str:

@@ -146,6 +146,14 @@ class Series:
         )
 
     @property
+    def learning_rate(self) -> Any:
+        """Requested peak learning rate; None if the training is unknown."""
+        if not self.settings_known:
+            return None
+        rate = self.settings.get("optimization.lr")
+        return applicable_defaults(self.settings)["optimization.lr"] if rate is None else rate
+
+    @property
     def tokens_per_update(self) -> int | None:
         """Requested tokens per update. The last update of an epoch may have fewer.
 

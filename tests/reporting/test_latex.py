@@ -101,7 +101,7 @@ def test_report_writes_latex_tables(report, tmp_path):
     assert r"\begin{tabular}{lrrrr}" in text
     assert (
         r"\caption{Perplexity on valid, non-overlapping. "
-        r"All models: demo; 1,000 updates; fp32; a single seed.}"
+        r"All models: demo; 1,000 updates; fp32; learning rate 0.25; a single seed.}"
         "\n"
         r"\label{tab:demo-perplexity-on-valid-non-overlapping}"
     ) in text

@@ -52,7 +52,7 @@ def test_table_has_row_per_bucket_and_column_per_model():
     sinusoidal = record_of(9, 8, 7, 6.25, 11, method="sinusoidal")
     table = position_table(results_of(sinusoidal, ALIBI))
     assert table.startswith(
-        "All models: demo; fp32; a single seed.\n\n"
+        "All models: demo; fp32; learning rate 0.25; a single seed.\n\n"
         "Bits per token by position on valid, non-overlapping, windows of 6:\n"
     )
     assert cells_of(table) == [

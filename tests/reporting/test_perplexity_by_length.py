@@ -52,7 +52,8 @@ def test_length_table_has_a_row_per_model():
         evaluation_record(50.0, train_length=128, length=256),
     )
     assert shown.startswith(
-        "All models: demo; fp32; a single seed.\n\nPerplexity on valid, non-overlapping:\n"
+        "All models: demo; fp32; learning rate 0.25; a single seed.\n\n"
+        "Perplexity on valid, non-overlapping:\n"
     )
     assert cells_of(shown) == [
         ["trained ↓ evaluated at →", "64", "256"],
@@ -507,6 +508,18 @@ def test_budgets_are_in_the_table_of_conditions():
     assert rows["root, L=64"] == ["8", "2,048"]
     conditions = "All models: demo; fp32; trained on texts/data-bin; learning rate 0.001;"
     assert length_table(*records).startswith(conditions)
+
+
+def test_default_learning_rate_is_that_of_fairseq():
+    """Another model's rate is not the one of all."""
+    tuned = evaluation_record(method="rotary", options={"lr": "0.5"})
+    assert length_table(tuned).startswith("All models: demo; fp32; learning rate 0.5;")
+    records = [evaluation_record(), tuned]
+    assert length_table(*records).startswith("All models: demo; fp32; a single seed.")
+    columns = ["128", "learning rate"]
+    (table,) = perplexity_by_length.length_tables(results_of(*records), columns)
+    rows = cells_of(markdown.to_markdown([replace(table, different=None)]))
+    assert [row[-1] for row in rows] == ["learning rate", "0.25", "0.5"]
 
 
 def test_schedules_are_shown_that_do_not_follow_from_the_updates():

@@ -42,7 +42,8 @@ def test_table_averages_depths_then_seeds():
         records += measured_at_all_depths("alibi", 256, 0.25, seed)
     text = accuracies(records)
     assert text.startswith(
-        "All models: copy; fp32; mean and standard deviation of 2 seeds; a single"
+        "All models: copy; fp32; learning rate 0.25; mean and standard deviation of 2 seeds; "
+        "a single"
     )
     assert cells_of(text)[1:] == [
         ["ALiBi, L=64", "85% ± 7", "25% ± 0"],
