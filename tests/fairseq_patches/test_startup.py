@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed.utils import infer_init_method
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.plugin import save_dir
@@ -132,6 +134,43 @@ class TestDistributedStartup:
         with pytest.raises(UserInputError, match="--distributed-world-size 4"):
             prepare(training(tmp_path), "train")
         prepare(training(tmp_path, "--distributed-world-size", "4"), "train")
+
+    @pytest.mark.parametrize(
+        "tasks",
+        [
+            {"SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"},  # srun --pty
+            {"SLURM_NTASKS_PER_NODE": "1"},  # a batch script, or the shell of salloc
+            {},  # without an option about tasks
+        ],
+    )
+    def test_one_process_of_slurm_keeps_world_size(self, tmp_path, two_gpus, monkeypatch, tasks):
+        job = {"SLURM_JOB_NODELIST": "gpu07", "SLURM_NNODES": "1", "SLURM_NODEID": "0"}
+        for name in ("SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in (job | tasks).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(subprocess, "check_output", lambda command: b"gpu07\n")  # scontrol
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+        four = prepare(training(tmp_path, "--distributed-world-size", "4"), "train")
+        infer_init_method(four)
+        assert (four.distributed_world_size, four.distributed_num_procs) == (4, 4)
+        assert four.distributed_init_method.startswith("tcp://localhost:")
+        nine = prepare(training(tmp_path, "--distributed-world-size", "9"), "train")
+        with pytest.raises(AssertionError, match="have 8 available devices"):
+            infer_init_method(nine)
+
+    def test_one_task_per_node_is_left_to_fairseq(self, tmp_path, two_gpus, monkeypatch):
+        job = {"SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_NODEID": "1"}
+        step = {"SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_STEP_NUM_TASKS": "2"}
+        for name, value in (job | step).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(subprocess, "check_output", lambda command: b"gpu07\ngpu08\n")
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+        flags = ["--distributed-world-size", "16", "--distributed-port", "29500"]
+        joined = prepare(training(tmp_path, *flags), "train")
+        infer_init_method(joined)
+        assert joined.distributed_init_method == "tcp://gpu07:29500"
+        assert (joined.distributed_world_size, joined.distributed_rank) == (16, 8)
 
     def test_cpu_on_gpu_machine_is_one_process(self, tmp_path, two_gpus):
         flags = ["--cpu", "--distributed-world-size", "8"]  # fairseq's default with 8 GPUs

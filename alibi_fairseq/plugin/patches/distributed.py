@@ -11,6 +11,7 @@ import traceback
 from datetime import timedelta
 
 import torch
+from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import DictConfig
 from torch import distributed
@@ -110,6 +111,19 @@ def process_rank(cfg: DictConfig) -> int:
         return int(os.environ["RANK"])
     srun_rank = int(os.environ.get("SLURM_PROCID", 0))
     return max(cfg.distributed_training.distributed_rank or 0, srun_rank)
+
+
+@patch_method(distributed_utils, "_infer_slurm_init")
+def keep_world_size_of_one_process(infer, cfg: DistributedTrainingConfig, *arguments) -> bool:
+    """Return False for one process of a SLURM job, which fairseq then treats as outside of SLURM.
+
+    fairseq would ignore ``--distributed-world-size`` and start a process for each GPU of the job,
+    so that an update has other tokens, or fail where ``SLURM_NTASKS`` is not set. With
+    ``--distributed-port``, other nodes may run the same command. Not reported upstream.
+    """
+    if started_together() == 1 and cfg.distributed_port <= 0:
+        return False
+    return infer(cfg, *arguments)
 
 
 @patch_method(distributed_utils, "_broadcast_object_slow")
