@@ -56,6 +56,8 @@ class TrainRecipe:
             UserInputError: an option cannot be used, or a required one is missing.
         """
         reject_nested_launchers(os.environ, self.nodes)
+        if self.max_restarts:
+            reject_repeated_resets(self.arguments)
         recipe = find_recipe(self.recipe)
         if self.on_80gb:
             recipe = for_80gb(recipe)
@@ -134,6 +136,17 @@ def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:
             "start a full run. Don't wrap it in torchrun. Under srun, use --ntasks-per-node=1 and "
             "pass --nodes."
         )
+
+
+def reject_repeated_resets(arguments: list[str]) -> None:
+    """Reject options that would discard progress again whenever torchrun restarts the training."""
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        if name == "--restore-file" or name.startswith("--reset-"):
+            raise UserInputError(
+                f"{name} would apply again after each restart. Train with it, but without "
+                "--max-restarts, until a checkpoint is saved, then rerun the command without it."
+            )
 
 
 def make_parser() -> Parser:

@@ -103,6 +103,21 @@ def test_plain_command_by_devices(capsys, monkeypatch, tmp_path, options, beginn
     assert capsys.readouterr().out.startswith(beginning)
 
 
+@pytest.mark.parametrize("option", ["--reset-optimizer", "--restore-file=old.pt"])
+@pytest.mark.usefixtures("arguments_of_pytest_stay")
+def test_restarts_would_repeat_what_applies_once(monkeypatch, capsys, option):
+    executed = []
+    monkeypatch.setattr(train_recipe, "execute_command", executed.append)
+    words = ["train", "--recipe", "wikitext-103/alibi-512", "--gpus", "2", "data"]
+    words += ["--save-dir", "runs", option]
+    main(words)
+    assert len(executed) == 1
+    assert main([*words, "--max-restarts", "1"]) == 2
+    name = option.partition("=")[0]
+    assert f"{name} would apply again after each restart" in capsys.readouterr().err
+    assert len(executed) == 1
+
+
 @pytest.mark.parametrize(
     ("environment", "nodes"),
     [

@@ -191,6 +191,8 @@ def test_failed_run_is_not_requeued(cluster, tmp_path, code):
         (ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "--gpus-per-node"),
         (ARGUMENTS, {SUBMIT: "/"}, "Submit from the repository"),
         (ARGUMENTS, {"OUTDATED": "1"}, "scripts/install.sh"),
+        ([*ARGUMENTS, "--reset-dataloader"], {}, "--reset-dataloader would apply again"),
+        ([*ARGUMENTS, "--restore-file=a.pt"], {}, "--restore-file would apply again"),
     ],
 )
 def test_invalid_calls_are_rejected(cluster, tmp_path, arguments, change, named):
