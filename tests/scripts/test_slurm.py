@@ -18,6 +18,7 @@ FAKE = {
     "scontrol": """
         if [ "$1" = show ]; then printf '%s\\n' gpu07 gpu08; else echo "$@" >> "$LOG"; fi
         """,
+    "squeue": 'echo "${STATE:-RUNNING}"',
     # Like srun --kill-on-bad-exit=1: options first, then the tasks, which receive the signals. The
     # first task that fails ends the others, and the highest exit code is that of srun.
     "srun": """
@@ -168,6 +169,18 @@ def test_signal_reaches_run_and_job_is_requeued(cluster, tmp_path, nodes):
     assert run.returncode == 0, errors
     assert log(tmp_path)[-2:] == ["told", "requeue 40123"]
     assert "requeuing the job" in output
+
+
+def test_canceled_job_is_not_requeued(cluster, tmp_path):
+    """SLURM has a canceled job in the state COMPLETING while its processes end."""
+    run = cluster(*ARGUMENTS, WAIT="1", SLURM_NNODES="1", STATE="COMPLETING")
+    while not (tmp_path / "log.waiting0").exists():
+        time.sleep(0.01)
+    run.send_signal(signal.SIGTERM)
+    output, _ = run.communicate()
+    assert run.returncode == 75
+    assert log(tmp_path)[-1] == "told"
+    assert "saved; not requeuing" in output
 
 
 @pytest.mark.parametrize("code", [1, 137, 143])
