@@ -13,6 +13,7 @@ import secrets
 import shutil
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -202,7 +203,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 @contextmanager
-def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
+def locked(path: str | os.PathLike, flag: str, work: str, wait: float = 0) -> Iterator[None]:
     """Hold a lock file, which names this process, while the block runs; then remove it.
 
     The kernel releases the lock when the process ends, however it ends.
@@ -210,14 +211,21 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
     Args:
         path: its folder is created if it is missing.
         flag, work: the option that names the place and what has the lock, for messages.
+        wait: seconds to wait for another process that has the lock.
 
     Raises:
-        UserInputError: another process has the lock.
+        UserInputError: another process has the lock, and has kept it while this one waited.
     """
     path = Path(path)
+    end = time.monotonic() + wait
     stream = None
     while stream is None:
-        stream = _try_to_lock(path, flag, work)
+        try:
+            stream = _try_to_lock(path, flag, work)
+        except UserInputError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(0.5)
     holder = f"process {os.getpid()} on {socket.gethostname()}\n"
     with stream:
         try:

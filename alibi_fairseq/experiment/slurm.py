@@ -47,6 +47,8 @@ MAX_PARALLEL_JOBS = 256
 #: Environment variables that describe the Python environment of a cluster (docs/slurm.md).
 MODULES = "ALIBI_MODULES"
 CONDA = "ALIBI_CONDA_ENV"
+#: Seconds that the first job waits for the end of its submission, whose sbatch may be slow.
+SUBMISSION_SECONDS = 600
 #: What a job uses that neither trains nor evaluates.
 NO_GPU = Resources(gpus=0)
 
@@ -107,7 +109,8 @@ def run_job(experiment: Experiment, job: str) -> int:
 
     def do_job() -> None:
         if job == "prepare":
-            with locked(experiment.folder / "lock", experiment.folder_option, "command"):
+            lock = experiment.folder / "lock"
+            with locked(lock, experiment.folder_option, "command", wait=SUBMISSION_SECONDS):
                 experiment.prepare()
         elif job == "report":
             with locked(experiment.folder / "lock", experiment.folder_option, "command"):

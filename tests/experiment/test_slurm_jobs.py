@@ -4,6 +4,8 @@ import os
 import re
 import shlex
 import signal
+import threading
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +17,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import child_process, slurm
 from alibi_fairseq.experiment.plan import Plan
 from alibi_fairseq.experiment.slots import DEFAULT_SLOT, Resources, Slot
+from alibi_fairseq.files import locked
 
 submitit = pytest.importorskip("submitit")
 FAKE = {
@@ -227,6 +230,24 @@ def test_jobs_train_or_evaluate(monkeypatch):
         ("train", DEFAULT_SLOT),
         ("evaluate", Slot({"CUDA_VISIBLE_DEVICES": "0"})),
     ]
+
+
+def test_first_job_waits_for_the_end_of_the_submission(tmp_path):
+    """It may start while the command that submitted it still submits the later stages."""
+    events = []
+    experiment = SimpleNamespace(
+        folder=tmp_path, folder_option="--out", prepare=lambda: events.append("prepared")
+    )
+    with ExitStack() as submission:
+        submission.enter_context(locked(tmp_path / "lock", "--out", "command"))
+        submission.callback(events.append, "submitted")
+        end = threading.Timer(1, submission.close)
+        end.start()
+        try:
+            assert slurm.run_job(experiment, "prepare") == 0
+        finally:
+            end.join()
+    assert events == ["submitted", "prepared"]
 
 
 def test_report_names_runs_that_are_not_complete(data_bin, tmp_path, monkeypatch, capsys):
