@@ -124,7 +124,7 @@ def test_every_node_gets_one_launcher(cluster, tmp_path):
     ]
     recipe, *rest = ARGUMENTS
     words = ["--nodes", "2", "--gpus", "16"]
-    words += ["--rdzv-endpoint", "gpu07:20123", "--rdzv-id", "40123", *rest]
+    words += ["--rdzv-endpoint", "gpu07:24123", "--rdzv-id", "40123", *rest]
     assert [line.split() for line in lines[3:]] == 2 * [["task", "alibi-512", *words]]
     assert cli.main(["train", "--recipe", recipe, "--dry-run", *words]) == 0
 
