@@ -33,6 +33,7 @@ FAKE = {
             SLURM_PROCID=$task "$@" &
             pids+=($!)
         done
+        touch "$LOG.started" # a signal before would not reach the tasks
         highest=0
         for pid in "${pids[@]}"; do
             interrupted=1
@@ -159,11 +160,18 @@ def test_variables_select_environment(cluster, tmp_path):
     assert lines[-1].startswith("task ")
 
 
+def wait_for_tasks(tmp_path, count):
+    """Wait until srun and its tasks can receive a signal."""
+    files = [tmp_path / "log.started"]
+    files += [tmp_path / f"log.waiting{task}" for task in range(count)]
+    while not all(file.exists() for file in files):
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_signal_reaches_run_and_job_is_requeued(cluster, tmp_path, nodes):
     run = cluster(*ARGUMENTS, WAIT="1", SLURM_NNODES=str(nodes))
-    while len(list(tmp_path.glob("log.waiting*"))) < nodes:
-        time.sleep(0.01)
+    wait_for_tasks(tmp_path, nodes)
     run.send_signal(signal.SIGUSR1)
     output, errors = run.communicate()
     assert run.returncode == 0, errors
@@ -174,8 +182,7 @@ def test_signal_reaches_run_and_job_is_requeued(cluster, tmp_path, nodes):
 def test_canceled_job_is_not_requeued(cluster, tmp_path):
     """SLURM has a canceled job in the state COMPLETING while its processes end."""
     run = cluster(*ARGUMENTS, WAIT="1", SLURM_NNODES="1", STATE="COMPLETING")
-    while not (tmp_path / "log.waiting0").exists():
-        time.sleep(0.01)
+    wait_for_tasks(tmp_path, 1)
     run.send_signal(signal.SIGTERM)
     output, _ = run.communicate()
     assert run.returncode == 75
