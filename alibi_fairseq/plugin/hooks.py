@@ -6,9 +6,11 @@ replaces these methods, so the order of what happens around a call is written in
 
 from __future__ import annotations
 
+import torch
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
+from ..errors import UserInputError
 from .kept_checkpoints import KeptCheckpoints, kept_updates
 from .progress import note_update
 from .shutdown import TrainingStopHandler, stop_after_this_update, stop_requested
@@ -46,18 +48,32 @@ class TrainingHooks:
         trainer.save_checkpoint = self.save_checkpoint
         trainer.task.post_validate = self.post_validate
 
-    def train_step(self, samples, raise_oom=False):
+    def train_step(self, samples, raise_oom=True):
         """Make an update, record it, and stop the loop if a signal has asked for it.
 
         After an overflow with ``--amp``, fairseq calls this method once more inside the first call.
+
+        Args:
+            samples: batches of the update.
+            raise_oom: True, unlike in fairseq, which on one GPU leaves out each update whose
+                batches do not fit. If none fits, it would train forever without an update.
+
+        Raises:
+            UserInputError: the GPU has too little memory for a batch.
         """
         self.kept.restore_interval()
         with metrics.aggregate() as logged:
-            output = self._train_step(samples, raise_oom)
+            try:
+                output = self._train_step(samples, raise_oom)
+            except torch.OutOfMemoryError as error:
+                raise UserInputError(
+                    "The training ran out of GPU memory. "
+                    "Halve --max-tokens and double --update-freq."
+                ) from error
         updates = self.trainer.get_num_updates()
         if self.record is not None:
             self.record.note_memory(logged)
-            if updates > self.updates and output is not None:  # not out of memory
+            if updates > self.updates:
                 self.record.updated(update_tokens(logged, output["sample_size"]))
         if updates > self.updates:
             note_update()
