@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from ..positions import RelativeBias
 from ..positions.alibi import is_linear
@@ -73,6 +74,9 @@ def compile_failure(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, trained: 
     The first call of a kind is computed here, with gradients if ``trained``, which compiles the
     kernels that the following calls use. A failure during a training could not be handled there:
     the backward pass is compiled only when it runs.
+
+    Where activations are recomputed, the tensors that this call saves are no activations, because
+    the recomputation does not repeat it. The hooks set here replace those that count them.
     """
     kind = (
         *(q.device, q.dtype, q.shape[1], q.shape[3], q.shape[0] == 1, trained),
@@ -84,9 +88,10 @@ def compile_failure(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, trained: 
     if kind not in _compile_failures:
         q, k, v = (x.detach().clone().requires_grad_(trained) for x in (q, k, v))
         try:
-            output = attend(q, k, v, mask, 0.0)
-            if trained:
-                torch.autograd.grad(output, (q, k, v), output.detach())
+            with saved_tensors_hooks(lambda saved: saved, lambda saved: saved):
+                output = attend(q, k, v, mask, 0.0)
+                if trained:
+                    torch.autograd.grad(output, (q, k, v), output.detach())
             _compile_failures[kind] = None
         except compiler_errors() as error:
             reason = str(error).strip().splitlines()[0]

@@ -14,6 +14,7 @@ from attention_calls import Call, all_at_once, reference
 from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch._inductor.exc import InductorError
 from torch.nn.functional import pad
+from torch.utils.checkpoint import checkpoint
 
 from alibi_fairseq.attention import FutureMask, attend, backend_selection, flex, flex_kernel
 from alibi_fairseq.attention.flex_kernel import BLOCK
@@ -236,6 +237,24 @@ def test_compiled_kind_is_computed_once(monkeypatch):
         q, k, v, _ = call.tensors()
         assert flex.compile_failure(q, k, v, call.mask(), trained=True) is None
     assert computed == [True, True]  # lengths with and without a remainder
+
+
+def test_activations_are_recomputed_without_the_trial(monkeypatch):
+    """The first call of a kind is tried in the forward pass, but not in the recomputation."""
+    monkeypatch.setattr(flex, "flex_kernel", lambda q, k, v, *options: q * k * v)
+    monkeypatch.setattr(flex, "_compile_failures", {})
+    call = Call(length=200)
+    mask = call.mask()
+    q, k, v, grad = call.tensors()
+    q.requires_grad_()
+
+    def attention(q):
+        assert flex.compile_failure(q, k, v, mask, trained=True) is None
+        return flex.attend(q, k, v, mask, 0.0)
+
+    output = checkpoint(attention, q, use_reentrant=False)
+    (q_grad,) = torch.autograd.grad(output, q, grad)
+    torch.testing.assert_close(q_grad, grad * k * v)
 
 
 def test_first_shapes_of_training_have_separate_kernels(monkeypatch):

@@ -172,6 +172,7 @@ ADAPTIVE = (
         ("--optimizer", "fused_adam", "--fp16"),
         ("--optimizer", "fused_adam", "--bf16"),
         ("--checkpoint-activations",),
+        ("--checkpoint-activations", "--decoder-embed-dim", "32"),  # a head size of flex
         ("--num-workers", "2"),
         ("--ddp-backend", "fully_sharded", "--fp16"),
     ],
