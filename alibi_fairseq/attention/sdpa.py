@@ -20,6 +20,9 @@ from . import eager
 from .eager import QUERY_BLOCK, attend_recomputing, query_blocks
 from .future_mask import FutureMask
 
+#: Alignment of masks in numbers, for the kernels of PyTorch.
+ALIGNMENT = 8
+
 unsupported_reason = eager.unsupported_reason  # every call is supported
 
 
@@ -32,13 +35,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
         return scaled_dot_product_attention(q, k, v, dropout_p=dropout_p, is_causal=True)
 
     def attend_from(start: int, stop: int, visible: int) -> Tensor:
-        first = mask.first_key(start)
+        first = mask.first_key(start) // ALIGNMENT * ALIGNMENT  # the keys before are masked
         q_block = q[:, :, start:stop]  # (B, H, n, D)
         k_block = k[:, :, first:visible]  # (B, H, K - first, D)
         v_block = v[:, :, first:visible]
         score_mask = mask.block(q_block, k[:, :, :visible], start, q.dtype)  # (B, H, n, K)
+        score_mask = _align(score_mask[..., first:])
         return scaled_dot_product_attention(
-            q_block, k_block, v_block, attn_mask=score_mask[..., first:], dropout_p=dropout_p
+            q_block, k_block, v_block, attn_mask=score_mask, dropout_p=dropout_p
         )
 
     # The kernel keeps each mask for the backward pass. Masks that all sequences share are slices of
@@ -52,3 +56,16 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
         else:
             outputs.append(attend_from(*block))
     return torch.cat(outputs, dim=2)
+
+
+def _align(mask: Tensor) -> Tensor:
+    """Copy a mask that PyTorch's memory-efficient kernel on a GPU would reject.
+
+    PyTorch aligns masks by padding (``preprocess_mask`` in its ``attention.cpp``). But it looks
+    only at the strides, not at where a slice of a larger tensor begins. No upstream issue is known.
+    """
+    if any(stride % ALIGNMENT for stride in mask.stride()[:-1]):
+        return mask  # PyTorch pads it
+    if mask.storage_offset() % ALIGNMENT == 0:
+        return mask
+    return mask.clone(memory_format=torch.contiguous_format)

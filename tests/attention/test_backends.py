@@ -10,7 +10,7 @@ import torch
 from attention_calls import Call, assert_close, reference, results, supporting
 from torch.profiler import ProfilerActivity, profile
 
-from alibi_fairseq.attention import FutureMask, attend, banded
+from alibi_fairseq.attention import FutureMask, attend, banded, sdpa
 from alibi_fairseq.attention.eager import bounded_block
 from alibi_fairseq.attention.fold import extra_dimensions
 from alibi_fairseq.positions import (
@@ -269,6 +269,37 @@ def test_gradients_after_inference_mode(call, backend):
     with torch.inference_mode():
         attend(*call.tensors()[:3], call.mask(), backend=backend, strict=True)
     assert_close(results(call, backend), cached_reference(call), 1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call(heads=2, length=512),
+        Call(heads=2, length=512, window=128),
+        Call(heads=2, length=512, window=256),
+        Call("none", heads=2, length=512, window=100),
+        Call(heads=2, length=512, documents=True),
+        Call(heads=2, length=510, documents=True, window=90),
+        Call("none", heads=2, length=517, cached=3),
+        Call(heads=2, length=517, cached=3, window=256),
+    ],
+    ids=str,
+)
+def test_fused_kernel_can_read_masks(call, monkeypatch):
+    """PyTorch pads a mask unless all strides but the last one, 1, are multiples of 8."""
+    compute = sdpa.scaled_dot_product_attention
+    masks = []
+
+    def spy(*arguments, attn_mask, **keywords):
+        masks.append(attn_mask)
+        return compute(*arguments, attn_mask=attn_mask, **keywords)
+
+    monkeypatch.setattr(sdpa, "scaled_dot_product_attention", spy)
+    assert_close(results(call, "sdpa"), reference(call), TOLERANCE[call.dtype])
+    assert len(masks) >= 2
+    for mask in masks:
+        is_padded = any(stride % 8 for stride in mask.stride()[:-1])
+        assert is_padded or mask.storage_offset() % 8 == 0
 
 
 def test_bias_is_computed_once_per_model(monkeypatch):
