@@ -167,11 +167,11 @@ def for_80gb(recipe: Recipe) -> Recipe:
     """
     precision = _without_half_precision(recipe.options)
     precision["bf16"] = True
-    return replace(
-        recipe,
-        batch=recipe.batch.on(1, recipe.max_tokens_80gb),
-        options=merge(recipe.options, {"common": precision}),
-    )
+    options = merge(recipe.options, {"common": precision})
+    if options["criterion"]["_name"] == "adaptive_loss":
+        # Summed in bf16, the loss of a batch in a validation would be a multiple of 512 nats.
+        options["criterion"]["_name"] = "chunked_adaptive_loss"
+    return replace(recipe, batch=recipe.batch.on(1, recipe.max_tokens_80gb), options=options)
 
 
 def _without_half_precision(options: Settings) -> dict[str, object]:

@@ -77,9 +77,24 @@ def test_cards_with_80_gb_keep_tokens_per_update():
         assert "--bf16" in words
         assert not [word for word in words if "fp16" in word]
         assert "--bf16" not in flags(adapted.settings(1, cpu=True))
-        other_settings = {"common", "dataset", "optimization", "distributed_training"}
-        for group in recipe.settings().keys() - other_settings:
+        adapted_groups = {"common", "criterion", "dataset", "optimization"}
+        for group in recipe.settings().keys() - adapted_groups - {"distributed_training"}:
             assert adapted.settings()[group] == recipe.settings()[group]
+
+
+@pytest.mark.parametrize(
+    ("path", "criterion"),
+    [
+        ("wikitext-103/alibi-512", "chunked_adaptive_loss"),
+        ("bookcorpus/alibi-512", "cross_entropy"),
+    ],
+)
+def test_losses_on_80_gb_are_summed_in_fp32(path, criterion):
+    recipe = RECIPES[path]
+    before = recipe.settings()["criterion"]
+    after = for_80gb(recipe).settings()["criterion"]
+    assert after == before | {"_name": criterion}
+    assert recipe.settings()["criterion"] == before
 
 
 def test_passes_on_80_gb_hold_whole_sequences():
