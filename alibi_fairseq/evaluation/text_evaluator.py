@@ -104,6 +104,8 @@ class TextEvaluator(Evaluator):
         batches = make_batches(passes, batch_size)
         tensors = self._splits[case.split].tensors(case.stride, self.device)
         loss_by_position = LossByPosition()
+        if self.device.type == "cuda":
+            warm_up(model.scorer(), tensors, batches)
         peak = PeakMemory(self.device)
         began = time.perf_counter()
         scored = score_batches(model.scorer(), tensors, batches)
@@ -224,6 +226,26 @@ def loss_values(
         document_tokens=tuple(tokens),
         document_bits=tuple(round(math.fsum(loss) / math.log(2), 4) for loss in nats),
     )
+
+
+def warm_up(score: Scorer, tensors: SplitTensors, batches: list[list[Window]]) -> None:
+    """Compute one batch of each shape, for which a GPU's kernels are compiled on first use.
+
+    Args:
+        score: computes the losses of a batch.
+        tensors: the split on the device of the model.
+        batches: all windows of the measurement, in order.
+
+    Raises:
+        UserInputError: a loss is not finite.
+    """
+    first_of_shape: dict[tuple[int, ...], list[Window]] = {}
+    for batch in batches:
+        window = batch[0]
+        shape = (len(batch), window.length, window.num_scored, window.remembered)
+        first_of_shape.setdefault(shape, batch)
+    for _ in score_batches(score, tensors, list(first_of_shape.values())):
+        pass  # the losses are not needed
 
 
 def speed_of_single_windows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ from trained import TRAIN_LENGTH, Trained, text_of, train
 
 from alibi_fairseq.data import probes
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation import text_evaluator
+from alibi_fairseq.evaluation import evaluator, text_evaluator
 from alibi_fairseq.evaluation.checkpoint import LoadedModel
 from alibi_fairseq.evaluation.probe_evaluator import ProbeEvaluator
+from alibi_fairseq.evaluation.split import Split
 from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
 from alibi_fairseq.results.file import load
 
@@ -80,6 +82,35 @@ def test_nonoverlapping_windows_are_also_timed_one_by_one(sweep):
     assert single.cost.tokens_per_second_batch_1 == single.cost.tokens_per_second
     assert batched.cost.tokens_per_second_batch_1 > 0
     assert batched.cost.tokens_per_second_batch_1 != batched.cost.tokens_per_second
+
+
+@pytest.mark.parametrize("model", ["alibi", "transformer-xl"])
+def test_compilation_on_gpu_is_not_timed(model, trained, sweep, monkeypatch):
+    """Each pass takes 1 s of a clock, and the first one of each shape 1,000 s more."""
+    trained(model)
+    cpu = torch.device("cpu")
+    get_tensors = Split.tensors
+    monkeypatch.setattr(evaluator, "find_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(Split, "tensors", lambda self, stride, _: get_tensors(self, stride, cpu))
+    monkeypatch.setattr(text_evaluator, "PeakMemory", lambda _: SimpleNamespace(mb=lambda: 1.0))
+    now = 0.0
+    compiled = []
+    compute_features = LoadedModel.features
+
+    def compile_and_compute(self, tokens, last, state=None):
+        nonlocal now
+        shape = (tokens.shape, last, [states.shape for states in state or []])
+        if shape not in compiled:
+            compiled.append(shape)
+            now += 1000
+        now += 1
+        return compute_features(self, tokens, last, state)
+
+    monkeypatch.setattr(LoadedModel, "features", compile_and_compute)
+    monkeypatch.setattr(text_evaluator, "time", SimpleNamespace(perf_counter=lambda: now))
+    (record,) = sweep(model, memory_gb=1e-3)
+    assert len(compiled) >= 2
+    assert 1 < record.cost.seconds < 1000
 
 
 INTERRUPTED = {"lengths": [8, 16], "strides": ["full", 1]}
