@@ -33,6 +33,9 @@ from .windows import (
     share_start,
 )
 
+#: Largest number of shapes of batches that are computed before an evaluation on a GPU is timed.
+MOST_SHAPES = 8
+
 
 class EvaluatedSplit(Protocol):
     """Split of a text, such as :class:`.split.Split`."""
@@ -231,6 +234,8 @@ def loss_values(
 def warm_up(score: Scorer, tensors: SplitTensors, batches: list[list[Window]]) -> None:
     """Compute one batch of each shape, for which a GPU's kernels are compiled on first use.
 
+    Documents of many lengths have many shapes, but few kinds of kernels. Some shapes are enough.
+
     Args:
         score: computes the losses of a batch.
         tensors: the split on the device of the model.
@@ -244,6 +249,8 @@ def warm_up(score: Scorer, tensors: SplitTensors, batches: list[list[Window]]) -
         window = batch[0]
         shape = (len(batch), window.length, window.num_scored, window.remembered)
         first_of_shape.setdefault(shape, batch)
+        if len(first_of_shape) == MOST_SHAPES:
+            break
     for _ in score_batches(score, tensors, list(first_of_shape.values())):
         pass  # the losses are not needed
 
