@@ -37,7 +37,7 @@ class EvalStep:
 
     Attributes:
         checkpoint: path of the checkpoint, in the folder of the run.
-        training_marker: path of the completion marker of the training up to the checkpoint.
+        training_marker_path: path of the completion marker of the training up to the checkpoint.
         data: fairseq's data argument of the text or probe to evaluate on.
         results_path: results file, which several steps of a run may share.
         config: settings of the sweep.
@@ -48,7 +48,7 @@ class EvalStep:
     """
 
     checkpoint: Path
-    training_marker: Path
+    training_marker_path: Path
     data: str
     results_path: Path
     config: SweepConfig
@@ -59,7 +59,7 @@ class EvalStep:
     @property
     def checkpoint_sha256(self) -> str | None:
         """Hash that the checkpoint had when it was trained, or None before."""
-        return CompletionMarker(self.training_marker).output_sha256
+        return CompletionMarker(self.training_marker_path).output_sha256
 
     def command(self, run_name: str) -> ChildProcess:
         """Build the command that evaluates the checkpoint."""

@@ -96,7 +96,7 @@ def plan_eval_steps(model: Model, run: Run, other_data: Mapping[str, Path]) -> I
             results = f"results-on-{sweep.corpus}.json"
         yield EvalStep(
             checkpoint=run.checkpoint_path(run.updates),
-            training_marker=run.training_marker(run.updates).path,
+            training_marker_path=run.training_marker(run.updates).path,
             data=data,
             results_path=run.folder / results,
             config=sweep.config,

@@ -317,13 +317,13 @@ class Run:
 
     def check_start(self) -> None:
         """Raise UserInputError unless the training can start, or resume."""
+        self.check_request()
         for updates in self._missing_update_counts():
             self._check_folder(updates)
         check_unedited(self.methods)
 
     def _check_folder(self, updates: int) -> None:
-        """Check that training to ``updates`` can start, or resume, in the folder."""
-        self.check_request()
+        """Check that training to ``updates`` can start, or resume, in the folder of this run."""
         has_request = self.request_file.is_file()
         if not has_request and any(self.folder.glob("checkpoint*.pt")):
             problem = "it has checkpoints of another training"

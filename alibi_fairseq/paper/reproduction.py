@@ -252,7 +252,7 @@ class ReproductionExperiment(Experiment):
             config = replace(evaluation.config, device="cpu") if devices.cpu else evaluation.config
             step = EvalStep(
                 checkpoint=run.checkpoint_path(updates),
-                training_marker=run.training_marker(updates).path,
+                training_marker_path=run.training_marker(updates).path,
                 data=run.data,
                 results_path=self.results_path(training.recipe, evaluation.split),
                 config=config,
