@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -232,26 +233,28 @@ def loss_values(
 
 
 def warm_up(score: Scorer, tensors: SplitTensors, batches: list[list[Window]]) -> None:
-    """Compute one batch of each shape, for which a GPU's kernels are compiled on first use.
+    """Compute windows of the most frequent shapes, for which a GPU's kernels are compiled.
 
-    Documents of many lengths have many shapes, but few kinds of kernels. Some shapes are enough.
+    The kernels are compiled on first use, for one window or for several of a shape. Documents of
+    many lengths have many shapes, but few kinds of kernels.
 
     Args:
         score: computes the losses of a batch.
         tensors: the split on the device of the model.
-        batches: all windows of the measurement, in order.
+        batches: all windows of the measurement.
 
     Raises:
         UserInputError: a loss is not finite.
     """
-    first_of_shape: dict[tuple[int, ...], list[Window]] = {}
+    counts: Counter[tuple[int, ...]] = Counter()
+    windows_by_shape: dict[tuple[int, ...], list[Window]] = {}
     for batch in batches:
-        window = batch[0]
-        shape = (len(batch), window.length, window.num_scored, window.remembered)
-        first_of_shape.setdefault(shape, batch)
-        if len(first_of_shape) == MOST_SHAPES:
-            break
-    for _ in score_batches(score, tensors, list(first_of_shape.values())):
+        windows = batch[:2]
+        shape = (len(windows), batch[0].length, batch[0].num_scored, batch[0].remembered)
+        counts[shape] += 1
+        windows_by_shape[shape] = windows
+    warmed_up = [windows_by_shape[shape] for shape, _ in counts.most_common(MOST_SHAPES)]
+    for _ in score_batches(score, tensors, warmed_up):
         pass  # the losses are not needed
 
 
