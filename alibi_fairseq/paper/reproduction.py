@@ -144,12 +144,14 @@ class ReproductionExperiment(Experiment):
     def _of_own_models(self, collected: CollectedResults) -> CollectedResults:
         """Leave out evaluations of models that are not in the folder.
 
-        After the folder of a run was moved away, its results remain until the next model is
-        evaluated.
+        After the folder of a run was moved away or renamed, its results remain until the next model
+        is evaluated.
         """
         own: set[str | None] = {None}  # validations
-        for marker in self.folder.glob("runs/*/*/trained-*.json"):
-            own.add(CompletionMarker(marker).output_sha256)
+        for path in self.folder.glob("results/*/*.json"):
+            name, _, _ = path.stem.rpartition("-")  # without the split
+            for marker in (self.folder / "runs" / path.parent.name / name).glob("trained-*.json"):
+                own.add(CompletionMarker(marker).output_sha256)
         files = []
         for path, file in collected.files:
             results = [result for result in file.results if result.checkpoint_sha256 in own]
