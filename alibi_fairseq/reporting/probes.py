@@ -176,17 +176,21 @@ def area_table(results: Iterable[Result]) -> Table[Areas]:
 
 
 def _areas(row: Row) -> Areas:
-    """Return the areas of the seeds of a model that were tested at all depths of all lengths."""
+    """Return the areas of the seeds of a model that were tested at all depths of all lengths.
+
+    Lengths count at which a seed was tested at all depths. At others, the evaluation was stopped.
+    """
     complete_lengths: dict[tuple, set[int]] = defaultdict(set)
     for (length, seed, checkpoint), over_depths in _accuracies_by_depth(row).items():
         if _has_all_depths(over_depths):
             complete_lengths[seed, checkpoint].add(length)
-    lengths = {point.case.length for point in row.points}
+    lengths = set().union(*complete_lengths.values())
     of_runs: dict[tuple, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in row.results:
         assert isinstance(result.values, ProbeValues)
         run = (result.seed, result.checkpoint_sha256)
-        of_runs[run][result.values.gap].append(result.values.accuracy)
+        if result.case.length in lengths:
+            of_runs[run][result.values.gap].append(result.values.accuracy)
     inside = []
     beyond = []
     for run, accuracies in of_runs.items():
