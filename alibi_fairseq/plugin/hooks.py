@@ -26,7 +26,7 @@ class TrainingHooks:
     Args:
         trainer: fairseq's trainer before its first update.
         epochs: fairseq's iterator over the batches of the epoch to train next.
-        stop: the stop request of this process.
+        stop: handler of the stop signals of this process.
         record: record of the training; None if it trains no language model.
     """
 

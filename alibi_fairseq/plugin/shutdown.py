@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 
 
 class TrainingStopHandler:
-    """Stop request in a process of fairseq, such as one that trains.
+    """Handler of stop signals in a process of fairseq, such as one that trains.
 
-    The experiment that starts it has a request of its own, which it passes on as a signal.
+    The experiment that starts it has a stop request of its own, which it passes on as a signal.
 
     Attributes:
         signal: the first signal that asked this process to stop; None without one.

@@ -85,7 +85,7 @@ def test_outcomes_of_the_protocol(effects, expected):
         (
             (0.03, 0.05),
             "the claim holds.** Evaluated in windows of 128 tokens",
-            "trained long will be equally good after about 76.2M tokens.",
+            "trained long would be equally good after about 76.2M tokens.",
         ),
         (
             (0.08, 0.05),
@@ -100,7 +100,7 @@ def test_outcomes_of_the_protocol(effects, expected):
         (
             (0.08, 0.099),
             "the baseline is still undertrained.**",
-            "trained long will be equally good after about 73.9M tokens.",
+            "trained long would be equally good after about 73.9M tokens.",
         ),
     ],
 )
@@ -326,7 +326,7 @@ def test_page_of_unfinished_models_says_what_is_missing(tmp_path):
     page = write_title_page(tmp_path, models).read_text()
     text = " ".join(page.split())
     assert text.count("**Not settled yet: after 3.1M training tokens per model, the baseline") == 1
-    assert "Larger budgets are still to come." in text
+    assert "A larger budget is incomplete;" in text
 
 
 def test_command_writes_one_page_for_all_budgets(tmp_path):
