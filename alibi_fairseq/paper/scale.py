@@ -52,12 +52,13 @@ class Scale:
         """Return a recipe at this scale, with a shorter schedule and a smaller model."""
         if self.updates is None:
             return recipe
+        criterion = str(recipe.options["criterion"]["_name"]).removeprefix("chunked_")
         options: Settings = {
             "model": dict(self.model),
             "lr_scheduler": _shortened_schedule(recipe, self.updates),
             "checkpoint": self.checkpoint,
             # The same loss in less time: a small model spends most time on its output layer.
-            "criterion": {"_name": f"chunked_{recipe.options['criterion']['_name']}"},
+            "criterion": {"_name": f"chunked_{criterion}"},
         }
         if "adaptive_input_cutoff" in recipe.options["model"]:
             for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):

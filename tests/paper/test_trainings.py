@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alibi_fairseq.paper.items import find_items, items, trained_items
+from alibi_fairseq.paper.recipe import for_80gb
 from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.trainings import (
     evaluated_update_counts,
@@ -124,6 +125,8 @@ def test_small_scale_keeps_recipe_settings(scale):
                 assert small_settings[group][option] == settings[group][option]
         criterion = settings["criterion"]["_name"]
         assert small_settings["criterion"]["_name"] == f"chunked_{criterion}"
+        on_80gb = scale.scale_recipe(for_80gb(recipe)).settings()
+        assert on_80gb["criterion"] == small_settings["criterion"]
         assert small_settings["optimization"]["max_update"] == scale.updates
         assert small.batch.tokens_per_update <= 9216
         checkpoints = []
