@@ -190,6 +190,16 @@ def test_canceled_job_is_not_requeued(cluster, tmp_path):
     assert "saved; not requeuing" in output
 
 
+def test_job_that_reaches_its_time_limit_while_saving_is_requeued(cluster, tmp_path):
+    """It got the warning before, and is in the state of a canceled job once it has saved."""
+    run = cluster(*ARGUMENTS, WAIT="1", SLURM_NNODES="1", STATE="COMPLETING")
+    wait_for_tasks(tmp_path, 1)
+    run.send_signal(signal.SIGUSR1)
+    output, _ = run.communicate()
+    assert run.returncode == 0
+    assert "requeuing the job" in output
+
+
 @pytest.mark.parametrize("code", [1, 137, 143])
 def test_failed_run_is_not_requeued(cluster, tmp_path, code):
     run = cluster(*ARGUMENTS, CODE=str(code), SLURM_NNODES="1")
