@@ -55,8 +55,8 @@ class TrainingHooks:
 
         Args:
             samples: batches of the update.
-            raise_oom: True, unlike in fairseq, which on one GPU leaves out each update whose
-                batches do not fit. If none fits, it would train forever without an update.
+            raise_oom: True, unlike in fairseq, which leaves out batches that do not fit, on one GPU
+                the whole update. If none fits, it would train forever without an update.
 
         Raises:
             UserInputError: the GPU has too little memory for a batch.
@@ -67,8 +67,8 @@ class TrainingHooks:
                 output = self._train_step(samples, raise_oom)
             except torch.OutOfMemoryError as error:
                 raise UserInputError(
-                    "The training ran out of GPU memory. "
-                    "Halve --max-tokens and double --update-freq."
+                    "The training ran out of GPU memory. Halve --max-tokens and double "
+                    "--update-freq; in a comparison, double batches_per_update instead."
                 ) from error
         updates = self.trainer.get_num_updates()
         if self.record is not None:
