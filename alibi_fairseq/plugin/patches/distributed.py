@@ -22,8 +22,9 @@ from . import patch_method
 
 logger = logging.getLogger(__name__)
 
-#: Key of the processes' store, which the first process sets when it is ready to train.
-_STARTED = "alibi_fairseq/started"
+#: Key of the processes' store, which the first process sets when it is ready to train. After a
+#: restart by plain torchrun, the store is still that of the attempt before.
+_STARTED = f"alibi_fairseq/started/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
 
 #: Programs that combine the results of several processes. Others would print one part each.
 SHARED_WORK = ("train", "validate")
