@@ -86,21 +86,21 @@ def plan_eval_steps(model: Model, run: Run, other_data: Mapping[str, Path]) -> I
     flags: tuple[str, ...] = ()
     if model.group.user_dir:
         flags = ("--user-dir", model.group.user_dir)
-    for sweep in plan_sweeps(model, other_data):
+    for planned in plan_sweeps(model, other_data):
         data = run.data
         results = "results.json"
-        if sweep.variant:
-            results = f"results-{sweep.variant}.json"
-        if sweep.corpus:
-            data = str(other_data[sweep.corpus])
-            results = f"results-on-{sweep.corpus}.json"
+        if planned.variant:
+            results = f"results-{planned.variant}.json"
+        if planned.corpus:
+            data = str(other_data[planned.corpus])
+            results = f"results-on-{planned.corpus}.json"
         yield EvalStep(
             checkpoint=run.checkpoint_path(run.updates),
             training_marker_path=run.training_marker(run.updates).path,
             data=data,
             results_path=run.folder / results,
-            config=sweep.config,
+            config=planned.config,
             flags=flags,
-            variant=sweep.variant,
-            corpus=sweep.corpus,
+            variant=planned.variant,
+            corpus=planned.corpus,
         )

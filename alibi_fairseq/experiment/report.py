@@ -124,7 +124,7 @@ class ComparisonReport:
         return "\n".join(lines)
 
     def _runs_by_corpus(self) -> dict[str, list[Run]]:
-        """Group runs by the corpus that they are trained and evaluated on."""
+        """Group runs by the corpus that they are trained on."""
         runs: dict[str, list[Run]] = {}
         for run in self.plan.complete:
             runs.setdefault(self._model(run).corpus.name, []).append(run)

@@ -90,7 +90,7 @@ def listening() -> Iterator[TrainingStopHandler]:
 
 
 def start_stop_handler() -> TrainingStopHandler:
-    """Return the stop request of a training run that is about to start in this process.
+    """Return the stop handler of a training run that is about to start in this process.
 
     SIGTERM, SIGHUP, SIGUSR1, and Ctrl-C then end its loop after the current update.
     """
@@ -103,16 +103,16 @@ def start_stop_handler() -> TrainingStopHandler:
     return _current
 
 
-def stop_requested(request: TrainingStopHandler, trainer) -> bool:
+def stop_requested(handler: TrainingStopHandler, trainer) -> bool:
     """Return True, in all processes alike, if any process of the run was asked to stop."""
     if trainer.data_parallel_world_size == 1:
-        return request.signal is not None
-    requests = torch.tensor([float(request.signal is not None)], device=trainer.device)
+        return handler.signal is not None
+    requests = torch.tensor([float(handler.signal is not None)], device=trainer.device)
     distributed_utils.all_reduce(requests, group=trainer.data_parallel_process_group)
     return requests.item() > 0
 
 
-def stop_after_this_update(request: TrainingStopHandler, trainer, epochs) -> None:
+def stop_after_this_update(handler: TrainingStopHandler, trainer, epochs) -> None:
     """Use up the time limit of fairseq's loop.
 
     fairseq saves what ``--no-save`` and ``--no-last-checkpoints`` allow. The latter is disabled,
@@ -122,11 +122,11 @@ def stop_after_this_update(request: TrainingStopHandler, trainer, epochs) -> Non
     resumed run does not repeat this update.
     """
     updates = trainer.get_num_updates()
-    request.stopped_early = not is_finished(trainer, epochs)
+    handler.stopped_early = not is_finished(trainer, epochs)
     if not validation_is_due(trainer, epochs):
         trainer.cfg.dataset.disable_validation = True
     trainer.cfg.optimization.stop_time_hours = 1e-9
-    reason = request.signal.name if request.signal else "a signal to another process"
+    reason = handler.signal.name if handler.signal else "a signal to another process"
     saving = trainer.cfg.checkpoint
     if saving.no_save:
         logger.info(

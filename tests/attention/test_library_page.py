@@ -54,7 +54,7 @@ moved = x.clone()
 moved[:, -1] += 1
 torch.testing.assert_close(run(moved)[0][:, :-1], whole[:, :-1])
 whole.sum().backward()
-assert blocks[0].self_attn.q_norm.weight.grad is not None
+assert blocks[0].self_attn.q_proj.weight.grad is not None
 """,
 ]
 
