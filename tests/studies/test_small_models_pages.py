@@ -307,7 +307,8 @@ def test_readme_states_what_was_found(tmp_path):
     assert text == (ROOT / "README.md").read_text()
     found = " ".join(text.split())
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    assert "after 12.3M training tokens, the sinusoidal baseline is still undertrained" in found
+    assert "after 12.3M training tokens, its sinusoidal baseline is still undertrained" in found
+    assert "[1.9% higher](results/title/README.md) (1.3% to 2.5%) after training on 32" in found
     cost = "0.10% lower than that of ALiBi trained on 2,048"
     assert f"{cost} (95% interval: 1.4% lower to 1.2% higher)" in found
     assert "In the paper, it is 3.2% higher" in found
