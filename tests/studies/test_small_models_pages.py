@@ -308,10 +308,11 @@ def test_readme_states_what_was_found(tmp_path):
     found = " ".join(text.split())
     assert "4.3%, 6.9%, and 8.9% lower" in found
     assert "after 12.3M training tokens, its sinusoidal baseline is still undertrained" in found
-    assert "[1.9% higher](results/title/README.md) (1.3% to 2.5%) after training on 32" in found
-    cost = "0.10% lower than that of ALiBi trained on 2,048"
+    cost = "[1.9% higher](results/title/README.md) (1.3% to 2.5%)"
+    assert f"{cost} at 128 tokens after training on sequences of 32 instead of 128" in found
+    cost = "0.10% lower than ALiBi trained on sequences of 2,048"
     assert f"{cost} (95% interval: 1.4% lower to 1.2% higher)" in found
-    assert "In the paper, it is 3.2% higher" in found
+    assert "in the paper, it is 3.2% higher" in found
 
 
 def test_caption_of_readme_says_what_the_figure_shows():
