@@ -313,8 +313,8 @@ def test_foreign_files_are_rejected(reproduce, tmp_path, capsys, first, change, 
     assert message in capsys.readouterr().err
 
 
-def move_away(work, name="alibi-2048"):
-    (work / name).rename(work.parents[3] / "old")
+def move_away(work):
+    (work / "alibi-2048").rename(work.parents[3] / "old")
 
 
 def rename(work):
