@@ -78,8 +78,8 @@ def _gpu_study() -> dict[str, str]:
     assert pair is not None, "the paper has the pair"
     assert pair.cost is not None, "the paper has both models of ALiBi"
     return {
-        "short": str(models.train_length),
-        "long": f"{4 * models.train_length:,}",
+        "gpu_short": str(models.train_length),
+        "gpu_long": f"{4 * models.train_length:,}",
         "cost": change_in_words(effects.cost.value),
         "cost_interval": interval_in_words(effects.cost),
         "paper_cost": change_in_words(pair.cost),
@@ -92,11 +92,8 @@ def _title_test() -> dict[str, object]:
     budgets = load_budgets(TITLE, _load_tests(TITLE_CONFIG))
     outcome = title_outcome(budgets)
     assert outcome is not None, "a budget is finished"
-    models = outcome.budget.losses.models
     cost = outcome.effects.cost
     return {
-        "small_short": models.train_length,
-        "small_long": 4 * models.train_length,
         "small_cost": size_in_words(cost.value) if cost.interval()[0] > 0 else "",
         "small_cost_interval": interval_in_words(cost),
         "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),

@@ -112,39 +112,39 @@ def title_summary(outcome: TitleOutcome | None, budgets: Sequence[Budget]) -> st
     """
     if outcome is None:
         return NO_OUTCOME
-    models = outcome.budget.losses.models
-    cost, lead, short_vs_long = outcome.effects
+    cost, lead, _ = outcome.effects
     _, highest = published_gap_range()
     return fill_file(
         SUMMARY,
         {
             **outcome_slots(outcome, budgets),
-            "short": models.train_length,
-            "long": 4 * models.train_length,
-            "short_vs_long": change_in_words(short_vs_long.value),
-            "short_vs_long_interval": interval_in_words(short_vs_long),
             "cost": change_in_words(cost.value),
             "cost_interval": interval_in_words(cost),
             "lead": change_in_words(lead.value),
             "lead_interval": interval_in_words(lead),
             "is_beyond_published": not outcome.lead_is_published,
             "highest": size_in_words(highest),
-            "is_shrinking": outcome.outcome == SUPPORTED and outcome.direction == RISES,
-            "crossing": "" if outcome.crossing is None else millions(outcome.crossing),
         },
     )
 
 
 def outcome_slots(outcome: TitleOutcome, budgets: Sequence[Budget]) -> dict[str, object]:
-    """Return which outcome applies, after how many tokens, and whether it can still change."""
+    """Return the outcome, the comparison that decides it, and whether it can still change."""
+    models = outcome.budget.losses.models
+    short_vs_long = outcome.effects.short_vs_long
     return {
         "tokens": millions(outcome.budget.tokens),
-        "is_open": outcome.outcome not in (SUPPORTED, CONTRADICTED),
+        "short": models.train_length,
+        "long": 4 * models.train_length,
+        "short_vs_long": change_in_words(short_vs_long.value),
+        "short_vs_long_interval": interval_in_words(short_vs_long),
         "is_undertrained": not outcome.baseline_is_trained,
         "is_supported": outcome.outcome == SUPPORTED,
         "is_contradicted": outcome.outcome == CONTRADICTED,
         "is_inconclusive": outcome.outcome == INCONCLUSIVE,
         "is_provisional": any(budget.missing for budget in budgets),
+        "is_shrinking": outcome.outcome == SUPPORTED and outcome.direction == RISES,
+        "crossing": "" if outcome.crossing is None else millions(outcome.crossing),
     }
 
 
