@@ -36,12 +36,13 @@ def option_flag(field: Field) -> str | None:
 
 
 def yaml_key(help: str, default: Any = MISSING, **more: Any) -> Any:
-    """Return a dataclass field that a YAML file can set, but no option of a command.
+    """Return a dataclass field that a YAML file can set, and that is no option itself.
 
     Args:
         help: description of the key.
         default: value without the key; a dictionary is copied.
-        more: ``group``, the heading of the key.
+        more: ``group``, the heading of the key; ``set_by``, the argument of ``compare`` that sets
+            the key in its own way.
     """
     metadata = {"help": help, "flag": None, **more}
     if isinstance(default, dict):

@@ -123,8 +123,8 @@ def default_text(field: Field) -> str:
 
 
 def option_text(field: Field) -> str:
-    """Return the option of ``compare`` that sets a key."""
-    return option_flag(field) or markdown.NOTHING
+    """Return the argument of ``compare`` that sets a key."""
+    return option_flag(field) or field.metadata.get("set_by", markdown.NOTHING)
 
 
 def yaml_table(table: Table) -> str:

@@ -62,9 +62,11 @@ class Corpus:
 
     name: Name = yaml_key("name of the corpus in tables, and of its folder")
     text: ListOrItem[str] = yaml_key(
-        "files, archives, or folders, as in `alibi-fairseq prepare text`", ()
+        "files, archives, or folders, as in `alibi-fairseq prepare text`", (), set_by="TEXT"
     )
-    data: str | None = yaml_key("folder of fairseq's binary data, instead of text", None)
+    data: str | None = yaml_key(
+        "folder of fairseq's binary data, instead of text", None, set_by="DATA"
+    )
     tokenizer: Literal["sentencepiece", "words"] = option(
         "tokenizer: a BPE trained on the text, or words separated by whitespace",
         "sentencepiece",
@@ -83,7 +85,9 @@ class Corpus:
         metavar="PERCENT",
         group=TEXT,
     )
-    probe: ProbeName | None = yaml_key("synthetic task to train and test on", None)
+    probe: ProbeName | None = yaml_key(
+        "synthetic task to train and test on", None, set_by="--probes"
+    )
 
     def __post_init__(self):
         if ":" in self.name:
@@ -131,8 +135,8 @@ class Evaluation:
     score_from: TokenCount | None = same_option(SweepConfig, "score_from", EVALUATION)
     score_to: TokenCount | None = same_option(SweepConfig, "score_to", EVALUATION)
     variants: dict[Method, dict[Name, dict[str, Any]]] = yaml_key(
-        "additional evaluations with other options of the model, by method and name of the "
-        "variant; `train_length` stands for the training length",
+        "additional evaluations with different model options; keyed by method, then by a name "
+        "that you choose for the variant; `train_length` stands for the training length",
         {},
         group=EVALUATION,
     )
@@ -200,9 +204,10 @@ class ModelGroup:
         group=MODELS,
     )
     user_dir: str | None = yaml_key(
-        "folder of a plugin with position methods, or several separated by commas; also passed as "
-        "`--user-dir`",
+        "folder of a plugin with position methods, or several separated by commas; a YAML file "
+        "needs the option as well",
         None,
+        set_by="--user-dir",
         group=MODELS,
     )
     train_on: ListOrItem[str] = yaml_key(
@@ -377,7 +382,9 @@ class ExperimentConfig:
     models: Annotated[tuple[ModelGroup, ...], Field(min_length=1)] = yaml_key(
         "groups of models, each with keys of its own that replace those of all models"
     )
-    title: str = option("title of table and figure", DEFAULT_TITLE, metavar="TEXT", group=OUTPUT)
+    title: str = option(
+        "title of the table and the figure", DEFAULT_TITLE, metavar="TEXT", group=OUTPUT
+    )
 
     @model_validator(mode="before")
     @classmethod
