@@ -23,7 +23,8 @@ from studies.small_models.models import CHANGES_MULTIPLE, MODELS, SECONDARY
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "position-methods.md"
 PATTERNS_PAGE = ROOT / "docs" / "different-layers.md"
-#: Paper (number on arXiv, or address), idea, and number of learned parameters of each method.
+#: Page in docs/ (if any), paper (number on arXiv, or address), idea, and number of learned
+#: parameters of each method.
 METHODS = Path(__file__).with_name("position_methods.csv")
 #: What the changes in the table are, in Markdown with slots.
 TEXT = METHODS.with_name("method-catalog.md")
@@ -64,8 +65,11 @@ def catalog() -> str:
         row = methods[method]
         change = changes.get(method)
         size = markdown.NOTHING if change is None else with_interval(change.estimate)
+        name = full_name(change.method if change else method)
+        if row["page"]:
+            name = f"[{name}]({row['page']})"
         cells = [
-            f"{full_name(change.method if change else method)}, `{method}`",
+            f"{name}, `{method}`",
             size,
             row["idea"],
             _paper(row),
