@@ -11,7 +11,9 @@ from commands import ROOT
 
 PAGE = (ROOT / "docs" / "walkthrough.md").read_text(encoding="utf-8")
 #: A file, and the names of what to read in it.
-FILES = re.findall(r"`([\w/]+)\.py`: ((?:`[^`]+`(?:, )?)+)", PAGE)
+FILES = re.findall(r"`([\w/]+)\.py`(?:\]\([^)]*\))?: ((?:`[^`]+`(?:, )?)+)", PAGE)
+#: The text and the target of each link to a file.
+LINKS = re.findall(r"\[`([^`]+)`\]\(([^)]+)\)", PAGE)
 
 
 def is_defined(module: ModuleType, name: str) -> bool:
@@ -31,6 +33,12 @@ def test_named_code_exists(file, names):
     module = import_module(f"alibi_fairseq.{file.replace('/', '.')}")
     for name in re.findall(r"`([^`]+)`", names):
         assert is_defined(module, name), name
+
+
+def test_links_lead_to_the_files_that_they_name():
+    assert LINKS
+    for text, target in LINKS:
+        assert target == f"../alibi_fairseq/{text}"
 
 
 def test_page_names_both_commands():
