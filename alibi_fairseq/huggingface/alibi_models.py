@@ -1,9 +1,12 @@
 """Forward passes of the attention modules of BLOOM, MPT, and Falcon in linear memory.
 
 These modules of transformers add ALiBi themselves and ignore ``AttentionInterface``. Each function
-below has the signature of the ``forward`` that it replaces, and returns the output, (B, T, C), and
-the attention weights or None. Its ``attention_mask`` is the result of
-:func:`.attention.padded_keys`.
+below returns the output, (B, T, C), and the attention weights or None. Its ``attention_mask`` is
+the result of :func:`.attention.padded_keys`.
+
+The functions name all arguments that the supported versions of transformers pass, even unused ones,
+and accept no others. A version that renames one, such as the KV cache, is then an error. Ignoring
+it would silently give wrong outputs.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, C model width.
 """
@@ -51,8 +54,8 @@ def bloom_forward(
     alibi,
     attention_mask,
     layer_past=None,
+    use_cache=False,
     output_attentions=False,
-    **_,
 ):
     """Compute the attention of BLOOM, with the residual connection."""
     query, key, value = self._reshape(self.query_key_value(hidden_states))  # (B, H, T, D)
@@ -71,19 +74,25 @@ def bloom_forward(
     return dropout_add(output, residual, self.hidden_dropout, self.training), weights
 
 
-def mpt_forward(self, hidden_states, position_bias, attention_mask, past_key_values=None, **_):
+def mpt_forward(
+    self, hidden_states, position_bias, attention_mask, cache=None, past_key_values=None
+):
     """Compute the attention of MPT.
+
+    The KV cache is ``cache`` since transformers 5.24, and ``past_key_values`` before.
 
     transformers returns attention weights in every call. They need quadratic memory, so this
     function never does.
     """
+    if cache is None:
+        cache = past_key_values
     query_key_value = self.Wqkv(hidden_states)  # (B, T, 3C)
     if self.clip_qkv:
         query_key_value = query_key_value.clamp(-self.clip_qkv, self.clip_qkv)
     split = query_key_value.unflatten(2, (3, self.n_heads, self.head_dim))
     query, key, value = split.permute(2, 0, 3, 1, 4)  # (B, H, T, D)
-    if past_key_values is not None:
-        key, value = past_key_values.update(key, value, self.layer_idx)  # (B, H, S, D)
+    if cache is not None:
+        key, value = cache.update(key, value, self.layer_idx)  # (B, H, S, D)
     output, weights = attend_with_bias(
         query,
         key,
@@ -101,9 +110,11 @@ def falcon_forward(
     hidden_states,
     alibi,
     attention_mask,
+    position_ids=None,
     layer_past=None,
+    use_cache=False,
     output_attentions=False,
-    **_,
+    position_embeddings=None,
 ):
     """Compute the attention of Falcon with ALiBi."""
     # (B, T, H, D) queries; there may be fewer heads of keys and values.

@@ -1,4 +1,7 @@
-"""``attn_implementation="alibi_fairseq"`` against transformers' own attention."""
+"""``attn_implementation="alibi_fairseq"`` against transformers' own attention.
+
+Run this file, too, with each version for which ``test_transformers_versions.py`` is run.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from transformers import (
     AttentionInterface,
     AutoModelForCausalLM,
     BloomConfig,
+    DynamicCache,
     FalconConfig,
     GPTNeoXConfig,
     LlamaConfig,
@@ -25,6 +29,7 @@ from transformers.models.gpt_neox.modeling_gpt_neox import eager_attention_forwa
 
 from alibi_fairseq.attention import eager
 from alibi_fairseq.huggingface.attention import NAME, register
+from alibi_fairseq.huggingface.modeling_alibi_lm import CACHE
 from alibi_fairseq.huggingface.positions_alibi_lm import alibi_slopes
 
 PAD = 1
@@ -102,6 +107,21 @@ def halve_bias_of_falcon(monkeypatch):
     monkeypatch.setattr(f"{module}.build_alibi_tensor", build_half)
 
 
+def attention_layers(model):
+    return [module for module in model.modules() if type(module).__name__.endswith("Attention")]
+
+
+def call_layer(name, layer, states, **options):
+    """Return the output of an attention layer without padding."""
+    no_padding = torch.zeros(len(states), 0, dtype=torch.bool)
+    arguments = dict(attention_mask=no_padding, **options)
+    if name == "bloom":
+        return layer(states, torch.zeros_like(states), alibi=None, **arguments)[0]
+    if name == "falcon":
+        return layer(states, alibi=None, **arguments)[0]
+    return layer(states, position_bias=None, **arguments)[0]
+
+
 def random_rows(batch, length):
     return torch.randint(4, WORDS, (batch, length))
 
@@ -110,7 +130,10 @@ def assert_close(actual, expected, tolerance=2e-5):
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-pytestmark = pytest.mark.usefixtures("reference_for_models_without_positions")
+pytestmark = [
+    pytest.mark.usefixtures("reference_for_models_without_positions"),
+    pytest.mark.filterwarnings("error::FutureWarning"),
+]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -181,10 +204,38 @@ def test_cached_tokens_in_parts(name):
     start = 0
     for part in tokens.split((9, 1, 6, 8), dim=1):
         start += part.shape[1]
-        output = ours(part, attention_mask=mask[:, :start], past_key_values=cache, use_cache=True)
-        cache = output.past_key_values
+        output = ours(part, attention_mask=mask[:, :start], **{CACHE: cache}, use_cache=True)
+        cache = output[CACHE]
         logits.append(output.logits)
     assert_close(torch.cat(logits, 1)[mask.bool()], expected[mask.bool()])
+
+
+@pytest.mark.parametrize(
+    ("name", "keyword"),
+    [
+        ("bloom", "layer_past"),
+        ("mpt", "past_key_values"),  # transformers 5.23
+        ("mpt", "cache"),  # 5.24
+        ("falcon", "layer_past"),
+    ],
+)
+@torch.no_grad()
+def test_layers_accept_the_cache_of_each_version(name, keyword):
+    """Test two calls of a layer with a cache against one call, in any installed version."""
+    layer = attention_layers(models_of(name)[0])[0]
+    states = torch.randn(2, 12, 32)
+    expected = call_layer(name, layer, states)
+    cache = DynamicCache()
+    parts = [call_layer(name, layer, part, **{keyword: cache}) for part in states.split((7, 5), 1)]
+    assert_close(torch.cat(parts, 1), expected)
+
+
+@pytest.mark.parametrize("name", ["bloom", "mpt", "falcon"])
+def test_layers_reject_unknown_arguments(name):
+    """Test that a cache whose keyword a later version renames is not ignored."""
+    layer = attention_layers(models_of(name)[0])[0]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'renamed_cache'"):
+        call_layer(name, layer, torch.randn(2, 12, 32), renamed_cache=DynamicCache())
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -234,8 +285,7 @@ def test_attention_dropout_acts_in_training_only(name):
 
     with torch.no_grad():
         assert_close(ours(tokens).logits, reference(tokens).logits)
-        (first_layer, *_) = [m for m in ours.modules() if type(m).__name__.endswith("Attention")]
-        first_layer.register_forward_hook(note_output)
+        attention_layers(ours)[0].register_forward_hook(note_output)
         ours.train()
         for row in random_rows(2, 8):
             ours(row[None])
@@ -352,7 +402,7 @@ def test_static_caches_are_rejected():
     ours, _ = models_of("bloom")
     cache = StaticCache(config=ours.config, max_cache_len=16)
     with pytest.raises(ValueError, match="with a DynamicCache"):
-        ours(random_rows(1, 8), past_key_values=cache, use_cache=True)
+        ours(random_rows(1, 8), **{CACHE: cache}, use_cache=True)
 
 
 @torch.no_grad()

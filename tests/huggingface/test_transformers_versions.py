@@ -1,7 +1,8 @@
 """Export, ``from_pretrained``, and ``generate`` with the installed transformers.
 
-Run this file with any version in the range of ``setup.py``. Its models in the formats ``alibi_lm``
-and BLOOM, ``-k "not rotary"``, also pass with 5.4.0 and 5.10.1.
+Run this file and ``test_attention_interface.py`` with any version in the range of ``setup.py``. The
+exported models in the formats ``alibi_lm`` and BLOOM, ``-k "not rotary and not interface"``, also
+pass with 5.4.0 and 5.10.1.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import pytest
 import torch
 from conftest import random_tokens
 from exported import BLOOM, converted, perturbed
+from test_attention_interface import MODELS as INTERFACE_MODELS
+from test_attention_interface import models_of
 from torch.nn.functional import pad
 from transformers import AutoModelForCausalLM, StaticCache
 
+from alibi_fairseq.huggingface.attention import register
 from alibi_fairseq.huggingface.export import save_model
 from alibi_fairseq.huggingface.modeling_alibi_lm import CACHE
 
@@ -82,6 +86,19 @@ def test_static_cache_equals_no_cache(method, flags, tmp_path):
 @torch.no_grad()
 def test_cached_generation_equals_full_passes(method, flags, tmp_path):
     model = saved_and_loaded(perturbed(method, flags, noise=0.2), method, tmp_path / "exported")
+    check_cached_generation(model)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", INTERFACE_MODELS)
+@torch.no_grad()
+def test_cached_generation_with_the_attention_interface(name):
+    register()
+    check_cached_generation(models_of(name, vocab_size=64)[0])  # as in random_tokens
+
+
+def check_cached_generation(model):
+    """Test tokens generated with a cache against full passes, also of padded rows."""
     prompts = [random_tokens(1, length) for length in (9, 3)]
     tokens, mask = left_padded(prompts)
     # Small random models repeat one token, which would hide a wrong cache.
