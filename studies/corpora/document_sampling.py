@@ -51,6 +51,8 @@ def sample_documents(
             else:
                 documents.append(text)
     distinct = {hashlib.sha256(document).hexdigest(): document for document in documents}
+    # First, so that a marker never describes other documents after an interruption.
+    marker.path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     with atomic_folder(folder) as unfinished:
         size = 0

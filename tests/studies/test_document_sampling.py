@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from alibi_fairseq.completion_marker import CompletionMarker
 from studies.corpora.document_sampling import sample_documents
 
 SIZE = 100
@@ -30,6 +33,21 @@ def test_repeated_documents_count_once(tmp_path):
     for count in (1, 2, 3):
         expected = sampled(distinct, tmp_path / "expected", "files", count * SIZE)
         assert sampled(source, tmp_path / "out", "files", count * SIZE) == expected
+
+
+def test_interrupted_sample_does_not_replace_complete_one(tmp_path, monkeypatch):
+    source = write_documents(tmp_path / "texts", "abcd")
+    out = tmp_path / "out"
+    first = sampled(source, out, "files", SIZE)
+
+    def stop(marker):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CompletionMarker, "write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sample_documents([str(source)], out, "files", 3 * SIZE)
+    assert sampled(source, out, "files", SIZE) == first
 
 
 def test_repeated_articles_are_kept_once(tmp_path):
