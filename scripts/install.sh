@@ -55,9 +55,10 @@ if [ -n "$torch" ]; then
   pytorch="the other packages next to the installed PyTorch (0.2 GB to download; a minute)"
 fi
 
-# Bytecode is compiled at the end, on all cores.
+# Bytecode is compiled at the end, on all cores. An exported constraint, such as that of
+# docs/installation.md, would replace an installed PyTorch.
 pip_install() {
-  if ! "$python" -m pip install --disable-pip-version-check --no-compile --no-build-isolation \
+  if ! env -u PIP_CONSTRAINT -u PIP_BUILD_CONSTRAINT "$python" -m pip install --disable-pip-version-check --no-compile --no-build-isolation \
     --no-color --progress-bar off --constraint "$constraints" "$@" >> "$log" 2>&1; then
     grep '^ *ERROR: ' "$log" >&2 || tail -n 5 "$log" >&2
     fail "pip failed. Its output is in $log."

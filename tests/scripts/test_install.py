@@ -19,6 +19,7 @@ environment="$(cd "$(dirname "$0")/.." && pwd)"
 case "$*" in
   "-m pip install"*)
     echo "$*" >> "$environment/pip.txt"
+    env | grep '^PIP_.*CONSTRAINT=' >> "$environment/constraints.txt"
     seq 100
     if [ -n "${PIP_ERROR:-}" ]; then echo "ERROR: $PIP_ERROR" >&2; exit 1; fi
     ;;
@@ -119,6 +120,13 @@ def test_old_pytorch_is_rejected_before_any_change(clone):
     )
     assert requests(clone) == []
     assert run(clone, "./scripts/install.sh test", TORCH="2.10.0+cpu").returncode == 0
+
+
+def test_exported_constraints_are_ignored(clone):
+    exported = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}
+    assert run(clone, "./scripts/install.sh", **exported).returncode == 0
+    assert requests(clone)
+    assert (clone / ".venv" / "constraints.txt").read_text() == ""
 
 
 def test_only_python_3_10_is_found(clone):
