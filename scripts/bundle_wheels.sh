@@ -60,9 +60,12 @@ done
 
 part="$(mktemp -d "$(dirname "$out")/.$(basename "$out").XXXXXX")" || fail "cannot create $out. Pass another --out."
 source="$(mktemp -d)"
-trap 'rm -rf "$part" "$source"' EXIT
-# Without the constraint, the build of fairseq would download another torch.
-export PIP_CONSTRAINT="$root/constraints.txt" PIP_BUILD_CONSTRAINT="$root/constraints.txt"
+constraints="$(mktemp)"
+trap 'rm -rf "$part" "$source" "$constraints"' EXIT
+# Without the constraint, the build of fairseq would download another torch. pip splits the variables
+# at spaces, which the path of the clone may contain.
+cp "$root/constraints.txt" "$constraints"
+export PIP_CONSTRAINT="$constraints" PIP_BUILD_CONSTRAINT="$constraints"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 pinned() {

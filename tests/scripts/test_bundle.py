@@ -16,12 +16,14 @@ BUNDLE = ROOT / "scripts" / "bundle_wheels.sh"
 INSTALL = ROOT / "scripts" / "install_offline.sh"
 PYTHON_VERSION = "{}.{}".format(*sys.version_info[:2])
 
-# A Python whose pip logs its arguments and creates small files instead of wheels.
+# A Python whose pip logs its arguments, splits constraints at spaces as pip does, and creates small
+# files instead of wheels.
 FAKE_PYTHON = """#!/usr/bin/env bash
 if [ "$1 $2" = "-m alibi_fairseq" ]; then echo "$*"; exit; fi
 if [ "$1 $2" != "-m pip" ]; then exec "$REAL" "$@"; fi
 shift 2
 echo "$*" >> "$LOG"
+for file in ${PIP_CONSTRAINT:-} ${PIP_BUILD_CONSTRAINT:-}; do [ -f "$file" ] || exit 1; done
 verb=$1
 while [ $# -gt 1 ]; do
   case "$1" in --dest | --wheel-dir) folder=$2 ;; esac
@@ -84,6 +86,12 @@ def test_bundle_lists_files(script, tmp_path):
     pins = re.findall(r"\S+==\S+", " ".join(pip_calls))
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
     assert set(pins) - set(constraints) == {"sacrebleu==2.0.0"}
+
+
+def test_bundle_from_clone_with_space_in_path(script, tmp_path):
+    (tmp_path / "a clone").symlink_to(ROOT)
+    done, _ = script(tmp_path / "a clone" / "scripts" / BUNDLE.name, "--out", "bundle")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
