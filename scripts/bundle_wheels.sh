@@ -17,7 +17,7 @@ root="$(cd "$(dirname "$0")/.." && pwd)"
 # Versions as in constraints.txt. This older sacrebleu does not require lxml (5 MB).
 readonly PINNED=(annotated-types bitarray click cloudpickle colorama hydra-core joblib omegaconf packaging portalocker
   protobuf psutil pydantic pydantic_core PyYAML regex sacremoses sentencepiece tabulate tensorboardX
-  tqdm typing-inspection)
+  tqdm typing-inspection typing_extensions)
 readonly SACREBLEU=sacrebleu==2.0.0
 
 fail() {

@@ -4,7 +4,8 @@
 #   install_offline.sh [BUNDLE]     default: the folder this script lies in
 #
 # Goes into the Python that `python3` is (or PYTHON=/path/to/python), beside its PyTorch and NumPy.
-# What is installed there already is left as it is, except this project, which is replaced.
+# What is installed there already is left as it is, except this project, which is replaced, and
+# packages of versions that this project or fairseq cannot use.
 set -euo pipefail
 
 fail() {
@@ -14,7 +15,7 @@ fail() {
 
 case "${1:-}" in
   -h | --help)
-    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    sed -n '2,8s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
   -*) fail "there is no option $1; see --help." ;;
@@ -35,39 +36,58 @@ for module in pip torch numpy; do
     fail "$python has no $module; install_offline.sh needs a Python with pip, PyTorch and NumPy."
 done
 
-# One wheel per line: this project, and what is not installed yet.
-missing="$("$python" - << 'PYTHON'
+# One per line: the wheels of this project and, if it is missing, fairseq. Then those of their
+# requirements that the bundle has wheels for. fairseq also requires packages that language models do
+# not use, which would make the bundle much larger.
+plan="$("$python" - << 'PYTHON'
 import re
 import sys
 from importlib import metadata
 from pathlib import Path
 
+
+def normalized(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 names = re.findall(r"^\w+ [ *](.+\.whl)$", Path("SHA256SUMS").read_text(), re.MULTILINE)
-here = "cp%d%d" % sys.version_info[:2]
-for name in names:
-    project, _, _, tag = name.split("-")[:4]
-    if project == "fairseq_fixed" and not tag.startswith(here):
-        version = re.sub(r"cp(\d)(\d+)", r"\1.\2", name.split("-")[2])
-        sys.exit("the bundle is for Python %s, and this is %d.%d" % (version, *sys.version_info[:2]))
-    try:
-        metadata.version(project.replace("_", "-"))
-        installed = project != "alibi_fairseq"
-    except metadata.PackageNotFoundError:
-        installed = False
-    if not installed:
-        print(name)
+wheels = {normalized(name.split("-")[0]): name for name in names}
+fairseq = wheels["fairseq-fixed"]
+_, version, tag = fairseq.split("-")[:3]
+if not tag.startswith("cp%d%d" % sys.version_info[:2]):
+    version = re.sub(r"cp(\d)(\d+)", r"\1.\2", tag)
+    sys.exit("the bundle is for Python %s, and this is %d.%d" % (version, *sys.version_info[:2]))
+print(wheels["alibi-fairseq"])
+try:
+    metadata.version("fairseq-fixed")
+except metadata.PackageNotFoundError:
+    print(fairseq)
+for project in ("alibi-fairseq", "fairseq-fixed"):
+    (distribution,) = metadata.distributions(path=[wheels[project]])
+    for requirement in distribution.requires or ():
+        required = normalized(re.match(r"[\w.-]+", requirement)[0])
+        if required in wheels and required != "fairseq-fixed":
+            print(requirement)
 PYTHON
 )" || fail "nothing was installed; the line above says why."
-mapfile -t wheels <<< "$missing"
-echo "Installing into $python: $missing"
+mapfile -t wheels < <(grep '\.whl$' <<< "$plan")
+mapfile -t requirements < <(grep -v '\.whl$' <<< "$plan")
+mapfile -t sources < <(sed -n 's/^[0-9a-f]* [ *]\(.*\.whl\)$/--find-links=\1/p' SHA256SUMS)
+echo "Installing into $python from $bundle."
 
-# --isolated: no index or folder from a configuration file or variable is asked either.
-"$python" -m pip install --isolated --no-index --no-deps --no-cache-dir --quiet --force-reinstall \
-  --disable-pip-version-check "${wheels[@]}" ||
-  fail "pip could not install; into a Python that you may not change install by way of an environment: \
+# Nothing but the bundle is asked, whatever a configuration file or a variable says.
+pip_install() {
+  PIP_CONFIG_FILE=/dev/null "$python" -m pip install --isolated --no-index --no-cache-dir --quiet \
+    --disable-pip-version-check "$@" ||
+    fail "pip could not install; into a Python that you may not change install by way of an environment: \
 python3 -m venv --system-site-packages env && . env/bin/activate"
+}
 
-if [[ "$missing" == *fairseq_fixed* ]]; then
+# pip keeps what is installed where it satisfies the requirements, and those of the requirements.
+pip_install "${sources[@]}" "${requirements[@]}"
+pip_install --no-deps --force-reinstall "${wheels[@]}"
+
+if [[ "${wheels[*]}" == *fairseq_fixed* ]]; then
   "$python" - << 'PYTHON'
 from importlib.metadata import files
 from importlib.util import find_spec

@@ -7,9 +7,14 @@ import os
 import re
 import subprocess
 import sys
+import venv
+import zipfile
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = ROOT / "scripts" / "bundle_wheels.sh"
@@ -41,6 +46,16 @@ case "$verb" in
   wheel) echo wheel > "$folder/$(basename "${last%%=*}")-1-py3-none-any.whl" ;;
 esac
 """
+
+
+# What bundles do not contain: packages of the node, and packages of which only features need them
+# that language models do not use. The bundle's sacrebleu does not require lxml.
+ON_NODE = {"torch", "numpy"}
+LEFT_OUT = {"cffi", "cython", "lxml", "matplotlib", "scikit-learn", "tensorboard", "torchaudio"}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def run_command(*command, **options):
@@ -86,6 +101,14 @@ def test_bundle_lists_files(script, tmp_path):
     pins = re.findall(r"\S+==\S+", " ".join(pip_calls))
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
     assert set(pins) - set(constraints) == {"sacrebleu==2.0.0"}
+    bundled = {normalized(pin.split("==")[0]) for pin in pins} | {"alibi-fairseq"}
+    required = set()
+    for name in bundled:
+        for line in metadata.requires(name) or ():
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                required.add(normalized(requirement.name))
+    assert required - bundled == ON_NODE | LEFT_OUT
 
 
 def test_bundle_from_clone_with_space_in_path(script, tmp_path):
@@ -112,16 +135,39 @@ def test_failed_bundle_leaves_no_files(script, tmp_path, arguments, change, name
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
+TAG = "cp{0}{1}-cp{0}{1}-linux_x86_64".format(*sys.version_info[:2])
+
+
+def write_wheel(folder, name: str, version: str, requirements=(), tag: str = "py3-none-any"):
+    """Write the wheel of a package that is a module; running it prints its name."""
+    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
+    metadata += [f"Requires-Dist: {requirement}" for requirement in requirements]
+    files = {
+        f"{name}.py": "print(__name__)\n",
+        f"{name}-{version}.dist-info/METADATA": "\n".join(metadata) + "\n",
+        f"{name}-{version}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+    }
+    record = f"{name}-{version}.dist-info/RECORD"
+    files[record] = "".join(f"{file},,\n" for file in [*files, record])
+    with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as wheel:
+        for file, text in files.items():
+            wheel.writestr(file, text)
+
+
 @pytest.fixture
 def bundle(tmp_path):
-    """Return a bundle of three wheels: this project, an installed one, and a missing one."""
+    """Return a bundle of small wheels."""
     folder = tmp_path / "bundle"
     folder.mkdir()
-    tag = "cp{}{}".format(*sys.version_info[:2])
-    names = ["alibi_fairseq-0.1.0-py3-none-any.whl", "hydra_core-1.3.2-py3-none-any.whl"]
-    names += [f"not_installed-1-{tag}-{tag}-linux_x86_64.whl"]
-    for name in names:
-        (folder / name).write_text(name)
+    ours = ["fairseq-fixed==2", "numpy", "pydantic>=2", "matplotlib", 'pytest; extra == "test"']
+    write_wheel(folder, "alibi_fairseq", "2", ours)
+    write_wheel(folder, "fairseq_fixed", "2", ["cffi", "hydra-core==1.3.2", "tqdm"], TAG)
+    write_wheel(folder, "pydantic", "2.14.3", ["typing-extensions>=4.16.0"])
+    write_wheel(folder, "typing_extensions", "4.16.0")
+    write_wheel(folder, "hydra_core", "1.3.2", ["antlr4-python3-runtime (==4.9.*)"])
+    write_wheel(folder, "antlr4_python3_runtime", "4.9.3")
+    write_wheel(folder, "tqdm", "4.70.1")
     write_sums(folder)
     return folder
 
@@ -132,15 +178,81 @@ def write_sums(folder):
     (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
 
 
-def test_missing_packages_install_without_index(script, bundle):
-    (bundle / "stranger-1-py3-none-any.whl").write_text("not listed")
-    done, pip_calls = script(INSTALL, bundle)
+@pytest.fixture
+def node(tmp_path):
+    """Return the Python and the folder of packages of a node with pip, PyTorch, and NumPy."""
+    venv.create(tmp_path / "env", symlinks=True)
+    (site_packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (site_packages / "pip").symlink_to(Path(find_spec("pip").origin).parent)
+    for name in ("torch", "numpy"):
+        write_wheel(site_packages, name, "1")
+    unpack_wheels(site_packages)
+    return tmp_path / "env" / "bin" / "python", site_packages
+
+
+def unpack_wheels(folder):
+    """Replace the wheels in a folder by their files."""
+    for path in folder.glob("*.whl"):
+        with zipfile.ZipFile(path) as wheel:
+            wheel.extractall(folder)
+        path.unlink()
+
+
+def versions(site_packages) -> dict[str, str]:
+    """Return the version of each installed package."""
+    found = metadata.distributions(path=[str(site_packages)])
+    return {distribution.metadata["Name"]: distribution.version for distribution in found}
+
+
+def install(bundle, python, **variables):
+    """Install a bundle on a node whose pip is the real one."""
+    environment = {**os.environ, "PYTHON": python, **variables}
+    environment.pop("PYTHONPATH", None)
+    return run_command("bash", INSTALL, bundle, env=environment, cwd=bundle.parent)
+
+
+def test_only_unsuitable_packages_are_replaced(bundle, node, tmp_path):
+    python, site_packages = node
+    write_wheel(site_packages, "alibi_fairseq", "2")
+    write_wheel(site_packages, "pydantic", "1.10.0", ["typing-extensions"])
+    write_wheel(site_packages, "typing_extensions", "4.12.2")
+    write_wheel(site_packages, "antlr4_python3_runtime", "4.13.2")
+    write_wheel(site_packages, "tqdm", "4.60.0")
+    unpack_wheels(site_packages)
+    (site_packages / "alibi_fairseq.py").write_text("an older file of the same version")
+    write_wheel(bundle, "tqdm", "5")  # not listed
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    write_wheel(elsewhere, "pydantic", "3")
+    configuration = tmp_path / "pip.conf"
+    configuration.write_text(f"[global]\nfind-links = {elsewhere}\n")
+    done = install(bundle, python, PIP_FIND_LINKS=elsewhere, PIP_CONFIG_FILE=configuration)
     assert done.returncode == 0, done.stderr
-    (command,) = pip_calls
-    assert {"--isolated", "--no-index", "--no-deps"} <= set(command.split())
-    wheels = {word for word in command.split() if word.endswith(".whl")}
-    assert {wheel.split("-")[0] for wheel in wheels} == {"alibi_fairseq", "not_installed"}
-    assert "-m alibi_fairseq models" in done.stdout
+    assert "__main__" in done.stdout  # python -m alibi_fairseq
+    assert versions(site_packages) == {
+        "alibi_fairseq": "2",
+        "fairseq_fixed": "2",
+        "pydantic": "2.14.3",
+        "typing_extensions": "4.16.0",
+        "hydra_core": "1.3.2",
+        "antlr4_python3_runtime": "4.9.3",
+        "tqdm": "4.60.0",
+        "torch": "1",
+        "numpy": "1",
+    }
+
+
+def test_pydantic_of_node_is_kept(bundle, node):
+    python, site_packages = node
+    write_wheel(site_packages, "pydantic", "2.5.0", ["typing-extensions>=4.6"])
+    write_wheel(site_packages, "typing_extensions", "4.12.2")
+    unpack_wheels(site_packages)
+    done = install(bundle, python)
+    assert done.returncode == 0, done.stderr
+    installed = versions(site_packages)
+    assert installed["pydantic"] == "2.5.0"
+    assert installed["typing_extensions"] == "4.12.2"
+    assert installed["hydra_core"] == "1.3.2"
 
 
 def test_mismatched_bundle_is_not_installed(script, bundle):
@@ -149,7 +261,7 @@ def test_mismatched_bundle_is_not_installed(script, bundle):
     assert done.returncode == 2
     assert "SHA256SUMS" in done.stderr
     assert pip_calls == []
-    (bundle / "fairseq_fixed-1-cp399-cp399-linux_x86_64.whl").touch()
+    (bundle / f"fairseq_fixed-2-{TAG}.whl").rename(bundle / "fairseq_fixed-2-cp399-cp399-linux.whl")
     write_sums(bundle)
     done, pip_calls = script(INSTALL, bundle)
     assert done.returncode == 2
