@@ -41,16 +41,37 @@ find_python() {
 
 # Put .venv first in the PATH. Create or update it if it is missing or out of date.
 ensure_environment() {
-  local extra="${1:-}" python
-  if ! is_installed "$root/.venv" "$extra"; then
-    if [ ! -x "$root/.venv/bin/python" ]; then
-      python="$(find_python)"
-      echo "Creating .venv with $("$python" --version)."
-      "$python" -m venv "$root/.venv" || fail "$python could not create a virtual environment."
-    fi
-    PYTHON="$root/.venv/bin/python" "$root/scripts/install.sh" ${extra:+"$extra"} || exit
+  local extra="${1:-}"
+  if ! is_ready "$extra"; then
+    # One process at a time: jobs that start together share .venv.
+    (
+      if command -v flock > /dev/null; then
+        flock --nonblock 9 || { echo "Waiting for another installation into .venv."; flock 9; }
+      fi
+      is_ready "$extra" || complete_environment "$extra"
+    ) 9> "$root/.venv.lock" || exit
   fi
   export PATH="$root/.venv/bin:$PATH"
+}
+
+# Return 0 if .venv is up to date, holds an extra, and its Python runs: the Python that it links to
+# may have been removed.
+is_ready() {
+  is_installed "$root/.venv" "${1:-}" && "$root/.venv/bin/python" -c "" 2> /dev/null
+}
+
+# Create .venv or complete an interrupted creation, and install.
+complete_environment() {
+  local extra="${1:-}" own="$root/.venv/bin/python" python
+  if ! "$own" -c "" 2> /dev/null; then
+    python="$(find_python)" || exit
+    echo "Creating .venv with $("$python" --version)."
+    "$python" -m venv --clear "$root/.venv" || fail "$python could not create a virtual environment."
+  elif ! "$own" -m pip --version > /dev/null 2>&1; then
+    # Without --clear, since packages may be there already.
+    "$own" -m venv "$root/.venv" || fail "$own could not add pip to .venv. Delete .venv."
+  fi
+  PYTHON="$own" "$root/scripts/install.sh" ${extra:+"$extra"} || exit
 }
 
 # Return 0 if a Python has the modules that every command imports, and the given ones.

@@ -13,13 +13,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A Python of an environment. Its pip appends its arguments to pip.txt and prints a lot.
+# A Python of an environment. Its pip appends its arguments to pip.txt and prints a lot. The file
+# no-pip stands for a missing pip.
 FAKE_PYTHON = """#!/usr/bin/env bash
 environment="$(cd "$(dirname "$0")/.." && pwd)"
 case "$*" in
+  "-m pip --version") [ ! -e "$environment/no-pip" ] ;;
+  "-m venv --clear "*)
+    rm -rf "$4"
+    mkdir -p "$4/bin"
+    cp "$0" "$4/bin/python"
+    ;;
+  "-m venv "*) rm "$3/no-pip" ;;
   "-m pip install"*)
     echo "$*" >> "$environment/pip.txt"
     env | grep '^PIP_.*CONSTRAINT=' >> "$environment/constraints.txt"
+    sleep "${PIP_SECONDS:-0}"
     seq 100
     if [ -n "${PIP_ERROR:-}" ]; then echo "ERROR: $PIP_ERROR" >&2; exit 1; fi
     ;;
@@ -127,6 +136,35 @@ def test_exported_constraints_are_ignored(clone):
     assert run(clone, "./scripts/install.sh", **exported).returncode == 0
     assert requests(clone)
     assert (clone / ".venv" / "constraints.txt").read_text() == ""
+
+
+def test_environment_of_removed_python_is_created_again(clone):
+    ensured(clone)
+    python = clone / ".venv" / "bin" / "python"
+    base = clone / "python"
+    python.rename(base)
+    python.symlink_to("removed")
+    done = run(clone, "source scripts/environment.sh; ensure_environment", PYTHON=str(base))
+    assert done.returncode == 0, done.stderr
+    assert requests(clone)
+    assert ensured(clone) == []
+
+
+def test_interrupted_creation_is_completed(clone):
+    (clone / ".venv" / "no-pip").touch()
+    assert ensured(clone)
+    assert not (clone / ".venv" / "no-pip").exists()
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock")
+def test_jobs_that_start_together_install_once(clone):
+    alone = ensured(clone)
+    (clone / ".venv" / "alibi-fairseq-installed").unlink()
+    line = "source scripts/environment.sh; ensure_environment & ensure_environment; wait $!"
+    done = run(clone, line, PIP_SECONDS="1")
+    assert done.returncode == 0, done.stderr
+    # The name of the copy of the constraints differs.
+    assert len(requests(clone)) == len(alone)
 
 
 def test_only_python_3_10_is_found(clone):
