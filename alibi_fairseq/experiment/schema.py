@@ -410,16 +410,20 @@ class ExperimentConfig:
     def _check_equal_groups(self) -> None:
         """Raise ValueError if two groups have a model, but train or evaluate it differently.
 
-        A model has one folder, so a second version of it could not be kept.
+        A model has one folder, so a second version of it could not be kept. Seeds share the trials
+        of the learning rates and a row of the costs, so only their evaluations may differ.
         """
+        groups_by_seed: dict[tuple, ModelGroup] = {}
         first_groups: dict[tuple, ModelGroup] = {}
         for group in self.models:
             for model in self._expand_group(group):
-                first = first_groups.setdefault(model[1:], group)
+                first = first_groups.setdefault(model[1:-1], group)
+                of_seed = groups_by_seed.setdefault(model[1:], group)
                 for field in fields(ModelGroup):
                     if field.name in KEYS_OF_MODELS:
                         continue
-                    if getattr(first, field.name) != getattr(group, field.name):
+                    other = of_seed if field.name == "evaluations" else first
+                    if getattr(other, field.name) != getattr(group, field.name):
                         raise ValueError(
                             f"models: {model.method.notation} with the training length "
                             f"{model.train_length} is in two groups with different {field.name}. "

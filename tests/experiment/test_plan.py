@@ -206,6 +206,18 @@ def test_evaluations_replace_shared_keys():
         ({"models": []}, "models"),
         ({"models": [{"train_on": "web"}]}, "there is no corpus 'web'"),
         ({"models": [{"updates": 5}, {"updates": 6}]}, "in two groups with different updates"),
+        (
+            {"models": [{"eval_lengths": 64}, {"eval_lengths": 32}]},
+            "in two groups with different evaluations",
+        ),
+        (  # a model has one set of trials, and one row in the table of costs
+            {"models": [{"seeds": 1, "lr": [0.001, 0.002]}, {"seeds": 2, "lr": [0.01, 0.02]}]},
+            "in two groups with different lr",
+        ),
+        (
+            {"models": [{"seeds": 1, "updates": 5}, {"seeds": 2, "updates": 6}]},
+            "in two groups with different updates",
+        ),
         ({"evaluations": []}, "evaluations"),
         ({"evaluations": [{"methods": "none"}]}, "none includes alibi with the training length"),
         (
@@ -220,6 +232,16 @@ def test_evaluations_replace_shared_keys():
 def test_invalid_groups_are_named(changes, message):
     with pytest.raises(UserInputError, match=message):
         from_mapping({"corpora": [CORPUS], **changes})
+
+
+def test_seeds_of_a_model_may_be_in_two_groups():
+    lengths = {"seeds": 2, "eval_lengths": "1x"}  # of fewer seeds than the others
+    config = from_mapping({"corpora": [CORPUS], "models": [{"seeds": 1}, {"seeds": 3}, lengths]})
+    names = [run.name for run in plan(config, FOLDER, {}, {}).runs]
+    assert sorted(names) == [
+        *(f"text/alibi-128-seed{seed}" for seed in (1, 2, 3)),
+        *(f"text/sinusoidal-128-seed{seed}" for seed in (1, 2, 3)),
+    ]
 
 
 def test_other_corpora_need_the_dictionary_of_the_training(data_bin, tmp_path):
