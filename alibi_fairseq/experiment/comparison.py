@@ -55,11 +55,11 @@ class Comparison(Experiment):
             print(describe_corpus(corpus, self.folder))
         for group in self.config.models:
             corpora = self.config.select_corpora(group)
+            texts = [corpus for corpus in corpora if not corpus.probe]
             if group.also_on:
-                check_same_dictionary(corpora, self.folder)
-            for evaluation, corpus in itertools.product(group.evaluations, corpora):
-                if not corpus.probe:
-                    self._check_text(evaluation, corpus)
+                check_same_dictionary(texts, self.folder)
+            for evaluation, corpus in itertools.product(group.evaluations, texts):
+                self._check_text(evaluation, corpus)
         for run in self.plan().runs:
             if not run.after:  # until then, its learning rate is not known
                 run.check_request()

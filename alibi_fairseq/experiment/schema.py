@@ -402,6 +402,12 @@ class ExperimentConfig:
             unknown = {*group.train_on, *group.also_on} - {*names}
             if unknown:
                 raise ValueError(f"there is no corpus '{min(unknown)}'")
+            for corpus in self.corpora:
+                if corpus.probe and corpus.name in group.also_on:
+                    raise ValueError(
+                        f"also_on: '{corpus.name}' is a probe, on which only the models trained on "
+                        "it are evaluated; remove it"
+                    )
             for corpus, length in itertools.product(self.corpora, group.train_lengths):
                 if corpus.probe:
                     PROBES[corpus.probe].check(length)

@@ -254,3 +254,20 @@ def test_other_corpora_need_the_dictionary_of_the_training(data_bin, tmp_path):
         dictionary.write("one_more_word 1\n")
     with pytest.raises(UserInputError, match="text and other have different dictionaries"):
         comparison.prepare()
+
+
+def test_probes_need_not_have_the_dictionary_of_the_texts(data_bin, tmp_path):
+    other = shutil.copytree(data_bin, tmp_path / "other")
+    corpora = [{"name": "text", "data": str(data_bin)}, {"name": "other", "data": str(other)}]
+    values = {"corpora": [*corpora, {"name": "recall", "probe": "mqar"}], "also_on": "other"}
+    Comparison(from_mapping(values), tmp_path / "out").prepare()
+    with (other / "dict.txt").open("a") as dictionary:
+        dictionary.write("one_more_word 1\n")
+    with pytest.raises(UserInputError, match="text and other have different dictionaries"):
+        Comparison(from_mapping(values), tmp_path / "out").prepare()
+
+
+def test_models_are_not_evaluated_on_the_probes_of_others():
+    corpora = [CORPUS, {"name": "recall", "probe": "mqar"}]
+    with pytest.raises(UserInputError, match="also_on: 'recall' is a probe"):
+        from_mapping({"corpora": corpora, "also_on": "recall"})
