@@ -289,19 +289,35 @@ def _as_trained(results: Iterable[Result]) -> list[Result]:
 def _read_trials(run: Path) -> RateTrials | None:
     """Read the trials that chose the learning rate of a run; None without any."""
     name = run.name.rpartition("-seed")[0]
-    paths = list(run.parent.glob(f"{name}{TRIALS_ENDING}"))
+    path = run.parent / f"{name}{TRIALS_ENDING}"
     if run.parent.name == "cells":  # of a study
-        corpus, model_and_length = name.split("-", 1)
-        folder = run.parent.parent / "tuning" / corpus
-        paths += folder.glob(f"{model_and_length}{TRIALS_ENDING}")
-        paths += folder.glob(f"{model_and_length}-????????{TRIALS_ENDING}")  # of a plugin
-    if not paths:
+        path = run.parent.parent / "tuning" / _trials_in_study(run, name)
+    if not path.is_file():
         return None
-    choice = read_json(paths[0])["result"]
+    choice = read_json(path)["result"]
     trials = []
     for trial in choice["trials"]:
         trials.append(RateTrial(lr=trial["lr"], loss_bits=trial["loss_bits"]))
     return RateTrials(updates=choice["updates"], trials=trials)
+
+
+def _trials_in_study(run: Path, name: str) -> str:
+    """Return the file of a run's trials in the folder of a study's trials.
+
+    Corpora can have hyphens in their names, and each version of a plugin has trials of its own.
+
+    Args:
+        name: name of the model, ``CORPUS-METHOD-LENGTH``.
+    """
+    path = _evaluation_file(run)
+    assert path is not None, "only evaluated runs are found"
+    evaluated = load(path).results[0]
+    corpus = evaluated.case.corpus
+    model = name.removeprefix(f"{corpus}-")
+    plugin = evaluated.series.settings.get("plugin")
+    if plugin:
+        model += f"-{plugin[:8]}"
+    return f"{corpus}/{model}{TRIALS_ENDING}"
 
 
 def _copy_inputs(source: Path, model: ComparedModel, folder: Path) -> None:

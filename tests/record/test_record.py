@@ -95,6 +95,10 @@ def other_text(result):
     return replace(result, case=replace(result.case, text="f" * 64))
 
 
+def in_my_books(result):
+    return replace(result, case=replace(result.case, corpus="my-books"))
+
+
 def unclean(file: Results) -> Results:
     file.provenance.parts[-1].git_clean = False
     return file
@@ -505,6 +509,39 @@ def test_study_is_added_with_its_trials(tmp_path, capsys, refuse):
     assert "was not chosen by trials" in refuse(
         *words, "--models", "*sinusoidal-128", "--name", "a"
     )
+
+
+#: File of trials in the folder of a study, by the hash of the plugin.
+TRIALS_OF_PLUGINS = {
+    "a" * 64: "my-books/rotary-128-aaaaaaaa-tuning.json",
+    "b" * 64: "my-books/rotary-128-bbbbbbbb-tuning.json",
+    None: "my-books/rotary-128-tuning.json",
+    "of the corpus my": "my/books-rotary-128-tuning.json",
+}
+
+
+@pytest.mark.parametrize("plugin", ["a" * 64, "b" * 64, None], ids=["a", "b", "none"])
+def test_trials_are_those_of_the_corpus_and_the_version_of_the_plugin(tmp_path, plugin):
+    """Each file of trials in the study has another number of updates."""
+    change = change_settings(**({"plugin": plugin} if plugin else {}))
+    for seed in (1, 2, 3):
+        of_study = STUDY / "primary" / "cells" / f"wikipedia-rotary-128-seed{seed}"
+        run = tmp_path / "study" / "cells" / f"my-books-rotary-128-seed{seed}"
+        run.mkdir(parents=True)
+        for name in ("evaluation.json", "training.json"):
+            changed = with_results(lambda result: in_my_books(change(result)))
+            save(changed(load(of_study / name)), run / name)
+    trials = read_json(STUDY / "primary" / "tuning" / "wikipedia" / "rotary-128-tuning.json")
+    for updates, name in enumerate(TRIALS_OF_PLUGINS.values(), start=1):
+        path = tmp_path / "study" / "tuning" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trials["result"]["updates"] = updates
+        path.write_text(json.dumps(trials), encoding="utf-8")
+    words = ["record", "add", tmp_path / "study", "--track", "new", "--author", "Someone"]
+    words += ["--record", tmp_path, "--title", "A track"]
+    assert cli.main([*map(str, words)]) == 0
+    entry = read_entry(tmp_path / "new" / "rotary")
+    assert entry.trials.updates == 1 + [*TRIALS_OF_PLUGINS].index(plugin)
 
 
 def test_passkey_is_the_area_of_the_probe_beyond_the_training_length(record):
