@@ -19,8 +19,10 @@ from alibi_fairseq.experiment.schema import (
     Model,
     ModelGroup,
 )
+from alibi_fairseq.experiment.training_flags import users_flags
 from alibi_fairseq.options import yaml_key
-from alibi_fairseq.positions.spec import MethodSpec
+from alibi_fairseq.positions.registry import method_options
+from alibi_fairseq.positions.spec import LayerMethod, MethodSpec
 
 from .analysis.compared_models import ComparedModels
 from .analysis.evaluation_key import EvaluationKey, TrainedModel, method_notation
@@ -57,6 +59,7 @@ class StudyConfig(ExperimentConfig):
                     f"models: '{model.method.notation}' is not the name of one method, without "
                     "hyphens, which a study needs. Use alibi-fairseq compare"
                 )
+            _check_named_options(model)
         self.check_method_keys()
         if self.tests:
             _check_tests(self, self.tests)
@@ -133,6 +136,27 @@ class StudyFile(NamedTuple):
 def _of_methods(by_method: Mapping, methods: Sequence[MethodSpec]) -> dict:
     """Return the values of some methods."""
     return {method: value for method, value in by_method.items() if method in methods}
+
+
+def _check_named_options(model: Model) -> None:
+    """Check that no flag sets an option that is part of the name of the model's method.
+
+    The folder of the results has the name of the method in ``methods``, but the results record the
+    option, so they would not be found.
+
+    Raises:
+        ValueError: a flag sets one.
+    """
+    (layer,) = model.method.layers
+    for word in users_flags(model):
+        flag = word.partition("=")[0]
+        option = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+        is_named = LayerMethod(layer.name, {option: ""}).label_options
+        if flag.startswith("--") and is_named and option in method_options(layer.name):
+            raise ValueError(
+                f"train_flags, method_flags: {flag} is part of the name of the method; write "
+                f"{layer.name}/{option}=VALUE in methods instead"
+            )
 
 
 def _check_tests(config: ExperimentConfig, tests: ComparedModels) -> None:

@@ -83,6 +83,11 @@ def evaluated(**changes) -> dict:
     return {"evaluation": DESCRIPTION["evaluation"] | changes}
 
 
+def trained(**changes) -> dict:
+    """Return a change of the keys of the training."""
+    return {"training": DESCRIPTION["training"] | changes}
+
+
 def no_page() -> Path:
     """Fail: no test of this file may write a page through the study."""
     raise AssertionError
@@ -215,6 +220,14 @@ def test_shipped_windows_divide_scored_tokens(path):
         (
             {"models": [SHORT | {"methods": ["alibi", "t5"]}, SHORT | {"updates": 8}]},
             "different updates",
+        ),
+        (
+            trained(train_flags="--dropout 0 --alibi-cap=50"),
+            "--alibi-cap .* write alibi/alibi_cap=",
+        ),
+        (
+            trained(method_flags={"alibi": "--alibi-slopes even"}),
+            "--alibi-slopes .* write alibi/alibi_slopes=",
         ),
     ],
 )
