@@ -16,15 +16,19 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 
 import alibi_fairseq  # noqa: F401 (registers the models)
 from alibi_fairseq import cli
+from alibi_fairseq.attention import SCORE_SCALINGS, SEPARATORS
+from alibi_fairseq.blocks import FEED_FORWARDS, NORMALIZATIONS
 from alibi_fairseq.cli import fairseq_command, train_recipe
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.positions.options import DISTANCES
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
 START = """# Command line
 
 <!-- written by `python scripts/command_line.py` from the options that the commands declare -->
 
-All options of `alibi-fairseq COMMAND`, as `alibi-fairseq COMMAND --help` prints them.
+All options of `alibi-fairseq COMMAND`, as `alibi-fairseq COMMAND --help` prints them. For fairseq's
+commands, [only those that this package adds](#train-and-the-other-commands-of-fairseq).
 """
 #: Groups that argparse makes for options without a group.
 UNNAMED_GROUPS = ("positional arguments", "options")
@@ -35,6 +39,14 @@ MODEL_DEFAULTS = {
     field.name: field.default
     for field in dataclasses.fields(MODEL_DATACLASS_REGISTRY["alibi_lm"])
     if isinstance(field.default, int | float | str) and not isinstance(field.default, bool)
+}
+#: Values of the options of our models that allow only these, and which fairseq declares as text.
+MODEL_CHOICES = {
+    "alibi_distance": DISTANCES,
+    "score_scaling": SCORE_SCALINGS,
+    "block_diagonal": SEPARATORS,
+    "normalization": NORMALIZATIONS,
+    "ffn": FEED_FORWARDS,
 }
 
 
@@ -54,15 +66,18 @@ def page() -> str:
         "## train, and the other commands of fairseq\n\n"
         "`train`, `hydra-train`, `eval-lm`, `validate`, `generate`, `interactive`, and "
         "`preprocess` are fairseq's commands with this package loaded. They take fairseq's "
-        "options, which `--help` lists. This package adds the following.\n"
+        "options, which `--help` lists. This package adds the options below, the values "
+        "`--criterion chunked_adaptive_loss`, `--criterion chunked_cross_entropy`, and "
+        "`--optimizer fused_adam` ([guide](losses.md)), and `--task segment_language_modeling` "
+        "([guide](transformer-xl.md)).\n"
     )
     sections.append("### train\n")
     sections.append(option_tables(fairseq_command.own_training_options()))
     sections.append("### train --recipe\n")
     sections.append(option_tables(train_recipe.make_parser()))
     sections.append(
-        "### Options of the models\n\nOf `train` with `--arch alibi_lm…`; "
-        "`--model-overrides` of `eval` changes them at evaluation.\n"
+        "### Options of the models\n\nOf `train` with `--arch alibi_lm…`, with the defaults of "
+        "`alibi_lm`; `--model-overrides` of `eval` changes them at evaluation.\n"
     )
     sections.append(option_table(own_model_options()))
     return "\n".join(sections)
@@ -113,12 +128,15 @@ def is_hidden(action: argparse.Action) -> bool:
 def invocation(action: argparse.Action) -> str:
     """Return an option with its value, such as ``--lr X,…``."""
     value = action.metavar
-    if value is None and action.choices:
-        value = "|".join(str(choice) for choice in action.choices)
+    choices = action.choices or MODEL_CHOICES.get(action.dest)
+    if value is None and choices:
+        value = "|".join(str(choice) for choice in choices)
     if value is None:
         value = VALUES.get(action.type, "TEXT")
     if not action.option_strings:
         shown = value
+    elif isinstance(action, argparse.BooleanOptionalAction):
+        shown = ", ".join(action.option_strings)
     elif action.nargs == 0:
         shown = action.option_strings[-1]
     else:

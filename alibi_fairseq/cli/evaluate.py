@@ -87,7 +87,7 @@ class Eval(CliCommand):
     )
     by_position: bool = option(
         "also print the loss by position in non-overlapping windows of the longest evaluation "
-        "length; the results file always contains it",
+        "length, which the results file contains anyway; models with --block-diagonal have none",
         False,
         group=OUTPUT,
     )

@@ -24,7 +24,7 @@ class OwnTrainingOptions:
     """Options that this package adds to all trainings."""
 
     keep_at: list[int] = option(
-        "numbers of updates after which the training also saves, and keeps checkpoint_N.pt",
+        "also save after these numbers of updates, and keep each as checkpoint_N.pt",
         (),
         type=update_counts,
         metavar="N,…",

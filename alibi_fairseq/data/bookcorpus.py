@@ -1,4 +1,4 @@
-"""The Toronto BookCorpus, or any other books, as in the paper: 29k sub-words, whole books held out.
+"""The Toronto BookCorpus, or any other books, as in the paper: 29k subwords, whole books held out.
 
 The text of a book is normalized. Its punctuation is normalized by sacremoses (Moses' rules for
 English), whitespace becomes single spaces, and empty lines are dropped. The edition with one
@@ -77,7 +77,7 @@ class BookCorpus(CorpusBuilder):
     """The Toronto BookCorpus with one sentence per line, or a collection of books."""
 
     name: ClassVar[str] = CORPUS
-    summary: ClassVar[str] = "books in sub-words, with whole books held out"
+    summary: ClassVar[str] = "books in subwords, with whole books held out"
 
     sources: Sequence[str | os.PathLike] = option(
         "folder or archive (.tar.xz, .tar.gz, .zip, …) with one .txt per book, or the files of the "

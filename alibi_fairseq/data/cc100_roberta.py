@@ -1,4 +1,4 @@
-"""CC100+RoBERTa, or any other amount of text: shuffled by documents, sharded, and in sub-words.
+"""CC100+RoBERTa, or any other amount of text: shuffled by documents, sharded, and in subwords.
 
 An item of the data is a document: its lines, each with ``</s>``, and one more ``</s>`` at its end.
 Data made by RoBERTa's recipe also has it, from the empty line between documents.
@@ -49,7 +49,7 @@ class Cc100Roberta(CorpusBuilder):
     """CC100+RoBERTa, or any other amount of text."""
 
     name: ClassVar[str] = CORPUS
-    summary: ClassVar[str] = "any amount of text in sub-words, shuffled and sharded"
+    summary: ClassVar[str] = "any amount of text in subwords, shuffled and sharded"
     disk: ClassVar[float] = 1.6  # the text once, and two bytes per token
     item: ClassVar[str] = "documents"
 

@@ -91,16 +91,16 @@ class SweepConfig:
         group=MEASUREMENT,
     )
     score_from: TokenCount | None = option(
-        "number of tokens at the start of the split, or of each document, that are not scored, so "
-        "that the same tokens are scored at every length and stride; no window reaches into the "
-        "previous document",
+        "number of tokens at the start of the split that are not scored, so that the same tokens "
+        "are scored at every length and stride; with --per-document, at the start of each "
+        "document, and windows do not cross document boundaries",
         None,
         metavar="N",
         group=MEASUREMENT,
     )
     score_to: TokenCount | None = option(
-        "number of tokens at the start of the split, or of each document, after which none is "
-        "scored",
+        "number of tokens at the start of the split after which none is scored; with "
+        "--per-document, at the start of each document",
         None,
         metavar="M",
         group=MEASUREMENT,

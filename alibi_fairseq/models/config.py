@@ -68,8 +68,8 @@ class AlibiLanguageModelConfig(_ConfigWithMethods):
         default="none",
         metadata={
             "help": "multiply the queries by the logarithm of the number of visible keys, with any "
-            "position method: none, logn (divided by the logarithm of the most keys in training, "
-            "where the result is more than 1), or ssmax (times a factor learned for every head and "
+            "position method: none, logn (relative to the logarithm of the largest number of keys "
+            "in training, and never below 1), or ssmax (times a factor learned for every head and "
             "layer)"
         },
     )
@@ -111,7 +111,10 @@ class AlibiLanguageModelConfig(_ConfigWithMethods):
     )
     linear_biases: bool = field(
         default=True,
-        metadata={"help": "biases of the linear layers of attention and feed-forward network"},
+        metadata={
+            "help": "use biases in the linear layers of attention and the feed-forward network "
+            "(default: depends on --arch)"
+        },
     )
     rms_norm_eps: float = field(
         default=EPS,

@@ -64,7 +64,7 @@ class T5Options:
     """Options of T5 bias."""
 
     t5_max_distance: int = option(
-        "distance from which on, at the latest, all share a bucket",
+        "the bias is constant beyond this distance",
         MAX_DISTANCE,
         parse=read_max_distance,
     )
