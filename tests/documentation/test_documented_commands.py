@@ -22,7 +22,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs
 
 #: Pages whose commands the test runs.
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-EVALUATOR = ROOT / "docs" / "fairseq-commands.md"
+EVALUATOR = ROOT / "docs" / "evaluation.md"
 
 #: Flags that shorten a training of the tutorial to seconds. The last value of an option counts.
 TOY_TRAINING = (
