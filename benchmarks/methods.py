@@ -3,7 +3,8 @@
 Measures training speed, evaluation speed, and peak memory of every position method at L = 512,
 1024, and 3072. They are given as ratios to our sinusoidal model in the same run, next to the
 paper's ratios (one V100). As in the paper, attention dropout is 0.1 and an update at L = 3072 takes
-one pass per sequence. Weights are random. Figure 7 has eight lengths:
+one pass per sequence. Weights are random. On a GPU, the weights, gradients, and Adam states of all
+methods take about 47 GB together, plus the activations of one model. Figure 7 has eight lengths:
 
     python -m benchmarks.methods --methods alibi sinusoidal \\
         --lengths 64 128 256 512 1024 1536 2048 3072
