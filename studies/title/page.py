@@ -16,7 +16,7 @@ from ..analysis.estimates import percent
 from ..analysis.published_gaps import published_gap_range
 from ..analysis.six_tests import DECLARED
 from ..config import StudyFile
-from ..sections.changes import change_in_words, interval_in_words, size_in_words
+from ..sections.changes import change_as_verb, change_in_words, interval_in_words, size_in_words
 from ..sections.cost_and_lead import (
     SAME_IN_A_TABLE,
     EffectsRow,
@@ -55,9 +55,9 @@ NO_OUTCOME = "**There is no outcome yet**, because no budget has all of its mode
 PAPER_LENGTHS = (64, 128)
 
 DIRECTIONS = {
-    RISES: "Short vs. long rises with training, in favor of sinusoidal embeddings.",
-    FALLS: "Short vs. long falls with training, in favor of ALiBi.",
-    UNKNOWN: "Whether short vs. long rises or falls with training is unknown.",
+    RISES: "ALiBi's advantage shrinks with training:",
+    FALLS: "ALiBi's advantage grows with training:",
+    UNKNOWN: "Whether ALiBi's advantage grows or shrinks with training is unknown:",
 }
 #: Whether the lead falls from the next smaller complete budget.
 LEAD_FALLS = {
@@ -162,9 +162,9 @@ def _outcome(folder: Path, outcome: TitleOutcome) -> str:
     steps = []
     for before, after, step in zip(complete, complete[1:], outcome.steps):
         steps.append(
-            f"After {millions(after.tokens)} tokens, the ratio of the two perplexities is "
-            f"{change_in_words(step.value)} than after {millions(before.tokens)} "
-            f"({interval_in_words(step)})."
+            f"from {millions(before.tokens)} to {millions(after.tokens)} tokens, the ratio of its "
+            f"perplexity to the sinusoidal one {change_as_verb(step.value)} "
+            f"({interval_in_words(step)})"
         )
     lowest, highest = published_gap_range()
     _, high = outcome.effects.lead.interval()
@@ -182,7 +182,7 @@ def _outcome(folder: Path, outcome: TitleOutcome) -> str:
             "effects": cost_and_lead_table(["tokens", "windows"], rows),
             "stride": models.sliding_stride,
             "direction": DIRECTIONS[outcome.direction],
-            "steps": " ".join(steps),
+            "steps": "; ".join(steps),
             "short": models.train_length,
             "beyond": _beyond_table(complete),
         },
