@@ -85,9 +85,10 @@ def text_files(
         the suffix of an archive are among them, whatever their ending.
 
     Raises:
-        UserInputError: a folder has no such file. A link to a folder is rejected, because its text
-            would be left out. So are files of a folder in a format of data that is not read, and a
-            file that is compressed without the suffix of a known format.
+        UserInputError: a folder has no such file. A link to a folder or to a missing file is
+            rejected, because its text would be left out. So are files of a folder in a format of
+            data that is not read, and a file that is compressed without the suffix of a known
+            format.
         OSError: a source does not exist, or a folder cannot be read.
     """
     suffixes = []
@@ -108,6 +109,10 @@ def text_files(
                 raise UserInputError(
                     f"{member} is a link to a folder, which is not followed. Replace it with the "
                     "folder, or remove it and pass that folder as another source."
+                )
+            if not member.exists() and name.endswith(tuple(suffixes)):
+                raise UserInputError(
+                    f"{member} is a link to a missing file. Get the file, or remove the link."
                 )
             if not member.is_file():
                 continue
@@ -257,10 +262,14 @@ def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tu
             content = tar.extractfile(member) if member.isfile() else None
             if content and member.name.lower().endswith(ending):
                 yield member.name, _buffered(path, content)
-        # Only zeros follow the last member. Reading them to the end verifies the checksum of gzip.
+        # Only zeros may follow the last member. Reading to the end verifies the checksum of gzip.
         stream: Any = tar.fileobj
-        while stream.read(1 << 20):
-            pass
+        while rest := stream.read(1 << 20):
+            if rest.strip(b"\0"):
+                raise UserInputError(
+                    f"{path} contains several tar archives, of which only the first one would be "
+                    "read. Pass each archive as a file of its own."
+                )
 
 
 class _StrictTarInfo(tarfile.TarInfo):

@@ -219,6 +219,14 @@ def test_archive_of_gnu_tar_is_read(small_documents, tmp_path, suffix, blocks):
     assert len(texts_of(path)) == 20
 
 
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.xz"])
+def test_several_archives_in_one_file_are_an_error(small_documents, tmp_path, suffix):
+    path = tarred(small_documents, tmp_path / f"texts.{suffix}")
+    path.write_bytes(2 * path.read_bytes())
+    with pytest.raises(UserInputError, match="contains several tar archives"):
+        texts_of(path)
+
+
 @pytest.mark.parametrize("suffix", ["txt.gz", "tar.gz", "tgz"])
 def test_gzip_checksum_is_verified(tmp_path, suffix):
     path = packed(tmp_path, suffix)
