@@ -1,4 +1,4 @@
-"""Checks that a training run resumes with the model, dictionary, length, and seed of its start.
+"""Checks that a training run resumes with the model, data, seed, and optimizer of its start.
 
 fairseq loads the weights into whatever the command line describes. Shapes that differ are an error
 there, but another position method or number of heads has tensors of the same shapes. A new training
@@ -8,6 +8,7 @@ from the weights of another may change the position method, but not the rest of 
 from __future__ import annotations
 
 import argparse
+import ast
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,13 @@ _KEPT_OPTIONS = (
     "no_scale_embedding",
     "rms_norm_eps",
 )
+#: Options of optimizers that are part of their state, and their names there.
+_OPTIMIZER_OPTIONS = {
+    "weight_decay": "weight_decay",
+    "adam_betas": "betas",
+    "adam_eps": "eps",
+    "momentum": "momentum",
+}
 #: Value of ``alibi_slopes`` that names the seed, with which random slopes change.
 _RANDOM_SLOPES = "random --seed"
 
@@ -113,6 +121,7 @@ def check_same_model(state: dict, path: str) -> None:
     if _loading.resumes:
         _check_stock_method(state.get("cfg"), trainer.cfg, path)
         _check_same_training(state.get("cfg"), trainer.cfg, path)
+        _check_same_optimizer(state.get("last_optimizer_state"), trainer.cfg, path)
     check_ties(state["model"], trainer.get_model(), path)
     checkpoint_digest = (state.get("task_state") or {}).get(DICTIONARY_KEY)
     data_digest = dictionary_digest(trainer.task.source_dictionary)
@@ -212,6 +221,41 @@ def _check_same_training(saved_cfg, cfg, path: str) -> None:
                 f"{path} was trained with {flag} {before} and this command has {flag} {now}, so "
                 f"--save-dir has a different run. {_ADVICE}"
             )
+
+
+def _check_same_optimizer(saved: dict | None, cfg, path: str) -> None:
+    """Compare the optimizer's options with those in its state, with which fairseq resumes.
+
+    ``FairseqOptimizer.load_state_dict`` takes all but the learning rate from the state, except
+    what ``--optimizer-overrides`` names.
+
+    Raises:
+        UserInputError: an option would have no effect, although the record would contain it.
+    """
+    groups = (saved or {}).get("param_groups")
+    if not groups:
+        return
+    options = _group(cfg, "optimizer")
+    overrides = ast.literal_eval(cfg.checkpoint.optimizer_overrides)
+    for option, name in _OPTIMIZER_OPTIONS.items():
+        if option not in options or name not in groups[0] or name in overrides:
+            continue
+        before = _plain_number(groups[0][name])
+        now = _plain_number(options[option])
+        if before != now:
+            flag = "--" + option.replace("_", "-")
+            raise UserInputError(
+                f"{path} was trained with {flag} {before} and this command has {flag} {now}, which "
+                f"fairseq would ignore. Repeat {flag} {before}, or add "
+                f"--optimizer-overrides \"{{'{name}': {now}}}\"."
+            )
+
+
+def _plain_number(value):
+    """Return an option of an optimizer as a number or a tuple of numbers, also if it is a text."""
+    if isinstance(value, str):
+        value = ast.literal_eval(value)
+    return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
 def _group(cfg, name: str) -> dict:

@@ -253,6 +253,49 @@ def test_different_training_in_same_folder_is_rejected(data_bin, tmp_path, flag,
 
 
 @pytest.mark.ci
+@pytest.mark.parametrize(
+    ("optimizer", "flag", "before", "value", "override"),
+    [
+        ("adam", "--adam-betas", "(0.9, 0.999)", "(0.9, 0.98)", "{'betas': (0.9, 0.98)}"),
+        ("fused_adam", "--adam-eps", "1e-08", "0.001", "{'eps': 0.001}"),
+        ("nag", "--momentum", "0.99", "0.9", "{'momentum': 0.9}"),
+    ],
+)
+def test_option_that_the_optimizer_would_ignore_is_rejected(
+    data_bin, tmp_path, optimizer, flag, before, value, override
+):
+    train = [data_bin, *SHORT, "--optimizer", optimizer, "--save-dir", tmp_path]
+    in_process("train", *train)
+    difference = f"with {flag} {before} and this command has {flag} {value}"
+    advice = f'Repeat {flag} {before}, or add --optimizer-overrides "{override}".'
+    message = f"{difference}, which fairseq would ignore. {advice}"
+    with pytest.raises(UserInputError, match=re.escape(message)):
+        in_process("train", *train, flag, value, "--max-update", 4)
+
+
+@pytest.mark.ci
+def test_option_of_the_optimizer_is_changed_by_an_override(data_bin, tmp_path):
+    flags = [data_bin, *SHORT, "--save-dir", tmp_path]
+    changed = [*flags, "--weight-decay", 0.1]
+    in_process("train", *flags)
+    in_process(
+        "train", *changed, "--max-update", 4, "--optimizer-overrides", "{'weight_decay': .1}"
+    )
+    assert saved_option(tmp_path / "checkpoint_last.pt", "weight_decay") == 0.1
+    in_process("train", *changed, "--max-update", 5)  # as the state has it
+    with pytest.raises(UserInputError, match=r"--weight-decay 0.1 and .* --weight-decay 0.0"):
+        in_process("train", *flags, "--max-update", 6)
+    in_process("train", *flags, "--max-update", 6, "--reset-optimizer")
+    assert saved_option(tmp_path / "checkpoint_last.pt", "weight_decay") == 0.0
+
+
+def saved_option(checkpoint, name: str):
+    """Return an option of the optimizer in a checkpoint."""
+    state = torch.load(checkpoint, weights_only=True)
+    return state["last_optimizer_state"]["param_groups"][0][name]
+
+
+@pytest.mark.ci
 @pytest.mark.parametrize(("flag", "warns"), [("--bf16", True), ("--memory-efficient-bf16", False)])
 def test_resumed_half_precision_is_warned_of(data_bin, tmp_path, caplog, flag, warns):
     flags = [*SHORT, flag, "--save-dir", tmp_path]
