@@ -77,6 +77,15 @@ class KeptCheckpoints:
         saving = self._trainer.cfg.checkpoint
         saving.save_interval_updates = updates if updates in self._updates else self._interval
 
+    def restore_interval_if_saved(self) -> None:
+        """Restore the interval of saves before fairseq chooses the names of a checkpoint.
+
+        By the interval, it would also save ``checkpoint_EPOCH_UPDATES.pt``, and remove an older one
+        with ``--keep-interval-updates``. Without a last checkpoint, it may save no other.
+        """
+        if not self._trainer.cfg.checkpoint.no_last_checkpoints:
+            self.restore_interval()
+
     def restore_interval(self) -> None:
         """Restore the interval of saves, before a checkpoint contains it and before each update.
 

@@ -13,6 +13,7 @@ import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy
 import pytest
@@ -147,6 +148,7 @@ def test_undefined_loss_is_not_the_best(monkeypatch, tmp_path, sign):
     epochs = SimpleNamespace(epoch=1, end_of_epoch=lambda: False, state_dict=dict)
     trainer = SimpleNamespace(
         task=None,
+        hooks=Mock(),
         data_parallel_rank=0,
         should_save_checkpoint_on_current_rank=True,
         checkpoint_suffix="",

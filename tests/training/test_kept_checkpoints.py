@@ -38,11 +38,10 @@ def test_kept_checkpoint_is_that_of_a_shorter_training(data_bin, tmp_path, monke
 
     whole = train("whole", "--max-update", "6")
     shorter = train("shorter", "--max-update", "3")
-    kept = train("kept", "--max-update", "6", "--keep-at", "3,5")
-    assert {path.name for path in kept.glob("checkpoint_*[0-9].pt")} >= {
-        "checkpoint_3.pt",
-        "checkpoint_5.pt",
-    }
+    kept = train("kept", "--max-update", "6", "--keep-at", "3,5", "--save-interval-updates", "4")
+    names = {path.name for path in kept.glob("checkpoint*.pt")}
+    updates = {"checkpoint_3.pt", "checkpoint_1_4.pt", "checkpoint_5.pt"}
+    assert names == {"checkpoint_best.pt", "checkpoint_last.pt", *updates}
     last = weights(kept / "checkpoint_last.pt")
     assert equal(last, weights(whole / "checkpoint_last.pt"))
     after_three = weights(kept / "checkpoint_3.pt")
@@ -50,7 +49,16 @@ def test_kept_checkpoint_is_that_of_a_shorter_training(data_bin, tmp_path, monke
     assert not equal(after_three, last)
     # The interval of saves in the checkpoint is that of the options.
     saved = torch.load(kept / "checkpoint_3.pt", weights_only=False)["cfg"]["checkpoint"]
-    assert saved["save_interval_updates"] == 0
+    assert saved["save_interval_updates"] == 4
+
+
+@pytest.mark.ci
+def test_only_checkpoint_of_an_update_is_kept(data_bin, tmp_path, monkeypatch):
+    """Without others, fairseq's names of it depend on the interval of saves."""
+    monkeypatch.setenv("ALIBI_KEEP_AT", "")
+    words = ["train", str(data_bin), *SHORT, "--no-last-checkpoints", "--disable-validation"]
+    assert main([*words, "--keep-at", "2", "--save-dir", str(tmp_path)]) == 0
+    assert (tmp_path / "checkpoint_2.pt").is_file()
 
 
 @pytest.mark.ci

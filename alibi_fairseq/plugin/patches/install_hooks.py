@@ -58,17 +58,19 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     record = start_record(trainer, extra_state)
     if trainer.data_parallel_world_size > 1:
         distributed.wait_for_first_process(trainer.is_data_parallel_master)
-    TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record)
+    trainer.hooks = TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record)
     skip_finished_training(trainer, epochs)
     return extra_state, epochs
 
 
 @patch_method(checkpoint_utils, "save_checkpoint")
-def gather_memory_and_save(save_checkpoint, cfg, trainer, epochs, val_loss):
-    """Gather the memory of all processes, of which only the first one saves checkpoints.
+def prepare_and_save(save_checkpoint, cfg, trainer, epochs, val_loss):
+    """Save a checkpoint under the names that the options ask for, with the memory of all processes.
 
-    fairseq's loop calls this in all processes, also without a validation.
+    Only the first process saves. fairseq's loop calls this in all of them, also without a
+    validation.
     """
+    trainer.hooks.kept.restore_interval_if_saved()
     if isinstance(epochs, SegmentIterator) and not cfg.no_save:
         epochs.memory.gather()
     return save_checkpoint(cfg, trainer, epochs, val_loss)
