@@ -6,12 +6,17 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from types import SimpleNamespace
 
 import pytest
 import torch
 from commands import PACKAGE, SHORT, as_process
+from torch import distributed
 
+from alibi_fairseq.plugin.patches import install_hooks
 from alibi_fairseq.results.file import load
 
 
@@ -141,30 +146,69 @@ def test_late_gloo_thread_lets_process_end(port, late_gloo, body, processes, cod
         assert finished.returncode == code, finished.stderr[-500:]
 
 
-#: The first process is ready after twice the time for which a collective waits.
+#: Two attempts of a training with one store, as after a restart by torchrun. In the second one, the
+#: first process is ready after twice the time for which a collective waits.
 SLOW_START = """
 import sys
 import time
 from datetime import timedelta
 import torch
 from torch import distributed
-from alibi_fairseq.plugin.patches.distributed import wait_for_first_process
+from alibi_fairseq.plugin.patches.distributed import meet, wait_for_first_process
 path, rank = sys.argv[1:]
 meeting = {"init_method": f"file://{path}", "world_size": 2, "rank": int(rank)}
 distributed.init_process_group("gloo", timeout=timedelta(seconds=10), **meeting)
-distributed.barrier()
-if rank == "0":
-    time.sleep(20)
-wait_for_first_process(rank == "0")
-distributed.all_reduce(torch.ones(1))
+for seconds in (0, 20):
+    meet(rank == "0")
+    if rank == "0":
+        time.sleep(seconds)
+    wait_for_first_process(rank == "0")
+    distributed.all_reduce(torch.ones(1))
 """
 
 
 @pytest.mark.slow
-def test_processes_wait_for_a_slow_first_one(tmp_path):
+@pytest.mark.parametrize("restarts", [(0, 1), (1, 0)])
+def test_processes_wait_for_a_slow_first_one(tmp_path, restarts):
+    """Each node of torchrun counts its own restarts."""
+
+    def start(rank):
+        restarted = {"TORCHELASTIC_RESTART_COUNT": restarts[rank]}
+        return as_process("-c", SLOW_START, tmp_path / "meeting", rank, **restarted)
+
     with ThreadPoolExecutor() as pool:
-        finished = pool.map(
-            lambda rank: as_process("-c", SLOW_START, tmp_path / "meeting", rank), range(2)
-        )
+        finished = pool.map(start, range(2))
     for process in finished:
         assert process.returncode == 0, process.stderr[-500:]
+
+
+def test_training_starts_when_the_first_process_is_ready(monkeypatch):
+    """In two attempts with one store."""
+    store = distributed.HashStore()
+    events = []
+
+    def start_record(trainer, extra_state):
+        if trainer.is_data_parallel_master:
+            time.sleep(0.5)
+            events.append("first is ready")
+
+    def start(is_first):
+        trainer = SimpleNamespace(
+            data_parallel_world_size=2,
+            data_parallel_rank=0 if is_first else 1,
+            is_data_parallel_master=is_first,
+            get_num_updates=lambda: 0,
+        )
+        cfg = SimpleNamespace(restore_file="checkpoint.pt")
+        install_hooks.load_checkpoint_and_add_to_loop(lambda *_: (None, None), cfg, trainer)
+
+    monkeypatch.setattr(distributed, "barrier", Barrier(2).wait)
+    monkeypatch.setattr(distributed.distributed_c10d, "_get_default_store", lambda: store)
+    monkeypatch.setattr(install_hooks, "start_record", start_record)
+    monkeypatch.setattr(install_hooks, "TrainingHooks", lambda *_: events.append("trains"))
+    monkeypatch.setattr(install_hooks, "skip_finished_training", lambda *_: None)
+    monkeypatch.setattr(install_hooks.shutdown, "start_stop_handler", lambda: None)
+    for _ in range(2):
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(start, (True, False)))
+    assert events == 2 * ["first is ready", "trains", "trains"]

@@ -22,9 +22,8 @@ from . import patch_method
 
 logger = logging.getLogger(__name__)
 
-#: Key of the processes' store, which the first process sets when it is ready to train. After a
-#: restart by plain torchrun, the store is still that of the attempt before.
-_STARTED = f"alibi_fairseq/started/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+#: Key of the processes' store, which the first process sets when it is ready to train.
+_STARTED = "alibi_fairseq/started"
 
 #: Programs that combine the results of several processes. Others would print one part each.
 SHARED_WORK = ("train", "validate")
@@ -136,6 +135,17 @@ def broadcast_checkpoint(broadcast, *arguments, **keywords):
     """
     with safe_types_allowed(distributed_utils._TensorPlaceholder):
         return broadcast(*arguments, **keywords)
+
+
+def meet(is_first: bool) -> None:
+    """Let all processes meet, after which they can call :func:`wait_for_first_process`.
+
+    After a restart, torchrun may give the workers the store of the attempt before, with its key.
+    The number of the attempt cannot tell them apart, because each node counts its own restarts.
+    """
+    if is_first:
+        distributed.distributed_c10d._get_default_store().delete_key(_STARTED)
+    distributed.barrier()
 
 
 def wait_for_first_process(is_first: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
@@ -52,7 +51,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     if trainer.data_parallel_rank == 0 and cfg.restore_file == startup.DEFAULT_RESTORE_FILE:
         save_dir.repair_last_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
     if trainer.data_parallel_world_size > 1:
-        torch.distributed.barrier()
+        distributed.meet(trainer.is_data_parallel_master)
     extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     warn_of_mixed_precision(trainer)
     record = start_record(trainer, extra_state)
