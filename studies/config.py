@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import pydantic.dataclasses
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from alibi_fairseq.errors import UserInputError, describe_invalid
 from alibi_fairseq.evaluation.option_types import PositiveInt
 from alibi_fairseq.experiment.planned_evaluations import plan_sweeps
 from alibi_fairseq.experiment.schema import (
@@ -60,6 +61,7 @@ class StudyConfig(ExperimentConfig):
                     "hyphens, which a study needs. Use alibi-fairseq compare"
                 )
             _check_named_options(model)
+        _check_names(self)
         self.check_method_keys()
         if self.tests:
             _check_tests(self, self.tests)
@@ -85,6 +87,9 @@ class StudyConfig(ExperimentConfig):
         Args:
             methods: position methods.
             user_dir: folder of the plugin with the methods.
+
+        Raises:
+            UserInputError: a study cannot have the methods.
         """
         assert self.tests is not None
         specs = tuple(MethodSpec.parse(name) for name in methods)
@@ -102,7 +107,10 @@ class StudyConfig(ExperimentConfig):
         values["methods"] = specs
         values["train_lengths"] = (self.tests.train_length,)
         values["user_dir"] = user_dir
-        return replace(self, models=(ModelGroup(**values),))
+        try:
+            return replace(self, models=(ModelGroup(**values),))
+        except ValidationError as error:
+            raise UserInputError(describe_invalid(error)) from error
 
     def _group_of_tests(self) -> ModelGroup:
         """Return the models that added ones are compared with: ALiBi at the tests' length."""
@@ -156,6 +164,22 @@ def _check_named_options(model: Model) -> None:
             raise ValueError(
                 f"train_flags, method_flags: {flag} is part of the name of the method; write "
                 f"{layer.name}/{option}=VALUE in methods instead"
+            )
+
+
+def _check_names(config: ExperimentConfig) -> None:
+    """Check that no two models have the same name, with which the results of one would be kept.
+
+    Raises:
+        ValueError: two methods differ only in what is not part of their names.
+    """
+    methods: dict[tuple[TrainedModel, int], MethodSpec] = {}
+    for model in config.all_models():
+        first = methods.setdefault((trained_model(model), model.seed), model.method)
+        if first != model.method:
+            raise ValueError(
+                f"models: a study can't tell '{first.notation}' and '{model.method.notation}' "
+                "apart. Train them with two files, each with its own --results"
             )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment.config_files import from_mapping, load_config
 from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.experiment.planned_evaluations import plan_sweeps
@@ -27,6 +28,14 @@ def test_configuration_of_another_method_has_the_settings_of_the_study(tmp_path)
     theirs = plan_from_folder(other, tmp_path).runs[0]
     assert [word if word != "alibi" else "kerple" for word in ours] == theirs.request["options"]
     assert len(theirs.after) == 3
+
+
+def test_methods_with_one_name_are_rejected():
+    config = load_config(HOUR, StudyConfig)
+    assert config.with_methods(["alibi/alibi_slopes=even", "kerple"], None).all_models()
+    named = "can't tell 'rotary' and 'rotary/attention_window=256' apart"
+    with pytest.raises(UserInputError, match=named):
+        config.with_methods(["rotary", "rotary/attention_window=256"], None)
 
 
 @pytest.mark.parametrize("name", ["primary", "secondary"])

@@ -188,9 +188,17 @@ def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*/*.yaml")), ids=lambda path: path.name)
+def test_shipped_models_have_different_names(path, tmp_path):
+    config = load_config(path, StudyConfig)
+    texts = {corpus.name: tmp_path for corpus in config.corpora}
+    runs = Study(config, texts, tmp_path, tmp_path, no_page).plan().runs
+    assert len(runs) == len(config.all_models())
+    assert len({run.name for run in runs}) == len(runs) > 0
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*/*.yaml")), ids=lambda path: path.name)
 def test_shipped_windows_divide_scored_tokens(path):
     config = load_config(path, StudyConfig)
-    assert config.all_models()
     for evaluation in itertools.chain(*(group.evaluations for group in config.models)):
         scored = evaluation.score_to - evaluation.score_from
         for length in evaluation.eval_lengths:
@@ -228,6 +236,10 @@ def test_shipped_windows_divide_scored_tokens(path):
         (
             trained(method_flags={"alibi": "--alibi-slopes even"}),
             "--alibi-slopes .* write alibi/alibi_slopes=",
+        ),
+        (
+            {"models": [SHORT | {"methods": ["alibi", "alibi/attention_window=8"]}]},
+            "can't tell 'alibi' and 'alibi/attention_window=8' apart",
         ),
     ],
 )
