@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+from ..reporting.row import model_label
 from ..results.result import Result
 from ..results.series import Series
 from ..results.settings import plain
@@ -64,6 +65,9 @@ def incomparability_reason(result: Result) -> str | None:
     other_batch = different_batch_reason(corpus, series)
     if other_batch is not None:
         return other_batch
+    other_start = different_start_reason(setting, corpus, series)
+    if other_start is not None:
+        return other_start
     if result.reading.overrides:
         return "options of the model were changed for the evaluation"
     if result.case.has_range:
@@ -134,6 +138,31 @@ def different_batch_reason(corpus: str, series: Series) -> str | None:
     if abs(tokens - paper_tokens) <= _BATCH_TOLERANCE * paper_tokens:
         return None
     return f"{tokens:,.0f} tokens per update, the paper {paper_tokens:,}"
+
+
+def different_start_reason(setting: dict, corpus: str, series: Series) -> str | None:
+    """Return why a training began differently from the paper's, or None.
+
+    A change of any other setting, such as the precision, is not a reason, since models with another
+    value of it are comparable, too.
+
+    Args:
+        setting: the paper's setting.
+        corpus: corpus of the training.
+        series: how the model was trained.
+    """
+    if series.start is not None:
+        return "the training started from a checkpoint"
+    for stage in series.history:
+        earlier = replace(series, settings=stage.settings)
+        reason = different_model_reason(setting, earlier)
+        if reason is None:
+            reason = different_batch_reason(corpus, earlier)
+        if (earlier.method, earlier.train_length) != (series.method, series.train_length):
+            reason = f"the model was {model_label(earlier.method.label, earlier.train_length)}"
+        if reason is not None:
+            return f"before update {stage.until:,}: {reason}"
+    return None
 
 
 def block_options() -> dict[str, object]:

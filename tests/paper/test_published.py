@@ -23,6 +23,7 @@ from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags
 from alibi_fairseq.paper.seed_noise import Noise, find_noise
 from alibi_fairseq.positions.spec import MethodSpec
+from alibi_fairseq.results.series import Stage
 from alibi_fairseq.results.training_settings import collect_settings
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
@@ -350,6 +351,47 @@ def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
         assert reason is None
     else:
         assert why in reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        (trained_with(EIGHT_GPUS.replace("-size 8", "-size 4") + " --update-freq 2"), None),
+        (trained_with(EIGHT_GPUS + " --bf16"), None),
+        ({"train_length": 512}, "the model was ALiBi, L=512"),
+        ({"method": MethodSpec.plain("rotary")}, "the model was Rotary, L=64"),
+        (trained_with(EIGHT_GPUS + " --update-freq 2"), "147,456 tokens per update"),
+        (trained_with(EIGHT_GPUS + " --block-diagonal eos"), "--block-diagonal eos"),
+    ],
+)
+def test_resumed_training_requires_paper_setting_from_its_start(changes, why):
+    settings = {"architecture": "alibi_lm_wiki103", "updates": 286000, "corpus": "wikitext-103"}
+    settings |= trained_with(EIGHT_GPUS)
+    printed = items()["table05"].measurements[0]
+    result, earlier = results_of(
+        as_ours(printed, **settings), as_ours(printed, **settings | changes)
+    )
+    history = (Stage(1000, earlier.series.settings),)
+    resumed = replace(result, series=replace(result.series, history=history))
+    reason = incomparability_reason(resumed)
+    if why is None:
+        assert reason is None
+    else:
+        assert reason.startswith("before update 1,000: ")
+        assert why in reason
+
+
+def test_training_from_other_weights_is_not_comparable():
+    ours = as_ours(
+        items()["table05"].measurements[0],
+        architecture="alibi_lm_wiki103",
+        updates=286000,
+        corpus="wikitext-103",
+    )
+    (result,) = results_of(ours)
+    finetuned = replace(result, series=replace(result.series, start="a" * 64))
+    assert incomparability_reason(finetuned) == "the training started from a checkpoint"
 
 
 WIKITEXT = [recipe for recipe in RECIPES.values() if recipe.folder == "wikitext-103"]
