@@ -17,7 +17,7 @@ from ..analysis.baseline import is_published_lead
 from ..analysis.by_length import method_losses
 from ..analysis.compared_models import ComparedLosses
 from ..analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
-from ..analysis.estimates import percent
+from ..analysis.estimates import estimate_change, percent
 from ..analysis.losses import DocumentLosses
 from ..analysis.published_gaps import published_gap_range
 from ..analysis.study_results import StudyResults
@@ -119,12 +119,13 @@ def _compared_at_4l(losses: ComparedLosses) -> list[DocumentLosses]:
     """
     alibi_short = losses.find("alibi-1@4")
     known = list(METHOD_NAMES)
-    methods = {key.method for key in losses.by_key}
+    long = 4 * losses.models.train_length
+    # Not by notation, which cannot have every value of an option.
+    by_method = method_losses(losses.by_key, losses.models.corpus, long)
     trained_long = []
-    for method in sorted(methods, key=lambda name: (name not in known, name)):
-        found = losses.find(f"{method}-4@4")
-        if found is not None:
-            trained_long.append(found)
+    for method in sorted(by_method, key=lambda name: (name not in known, name)):
+        if long in by_method[method]:
+            trained_long.append(by_method[method][long])
     if alibi_short is None or not trained_long:
         return []
     return [alibi_short, *trained_long]
@@ -139,7 +140,7 @@ def _claim_table(losses: ComparedLosses, compared: Sequence[DocumentLosses]) -> 
     for found in compared:
         change = None
         if found is not compared[0]:
-            change = losses.change("alibi-1@4", f"{found.model.method}-4@4")
+            change = estimate_change(compared[0], found)
         row = [method_name(found.model.method), str(found.model.train_length)]
         row += [perplexity_cell(found), *change_cells(change), str(len(found.seeds))]
         rows.append(row)

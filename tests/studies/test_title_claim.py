@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from test_small_models_pages import Evaluation, change, read_losses
 
 from studies.analysis.baseline import recovered_gain
 from studies.analysis.compared_models import ComparedLosses, ComparedModels
+from studies.analysis.evaluation_key import TrainedModel
 from studies.analysis.study_results import StudyResults
 from studies.readme.paper_page import write_paper_page
 from studies.sections import six_tests
@@ -85,6 +87,20 @@ def test_figure_says_what_it_shows(results):
         assert f"{name} trained on {trained}, {rows[name, trained][0]}" in text
     assert "](title-claim.svg)" in text
     assert (results / "title-claim.svg").is_file()
+
+
+@pytest.mark.parametrize("value", ["alibi_slopes=0.5+0.25", "alibi_slopes=my-slopes.txt"])
+def test_option_of_a_method_may_have_any_value(results, value):
+    """Also one that the notation of evaluations lacks."""
+    losses = dict(losses_of(results).by_key)
+    key = MODELS.key("alibi-4@4")
+    model = TrainedModel("wikipedia", f"alibi/{value}", 512)
+    losses[replace(key, method=model.method)] = replace(losses[key], model=model)
+    compared = ComparedLosses(MODELS, losses)
+    rows = claim_rows(paragraphs(title_claim_section(compared)))
+    ((name, _),) = [row for row in rows if value.partition("=")[2] in row[0]]
+    assert rows[name, "512"] == rows["ALiBi", "512"]
+    assert f"{name} trained on 512" in title_claim_figure(StudyResults.load(results), compared)
 
 
 def test_baseline_of_e6_recovers_too_little(results):
