@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,8 @@ from ..results.result import Result, agree, identify_checkpoint
 from ..results.series import Series
 from ..results.values import TextValues
 from . import comparability, published
+
+_UNKNOWN_MACHINE = "an unknown machine"
 
 
 @dataclass
@@ -41,6 +44,16 @@ class CollectedResults:
                 if is_validation and result.series == series:
                     of_series.append(result)
         return sorted(of_series, key=lambda validation: validation.updates or 0)
+
+    def by_machine(self) -> dict[str, CollectedResults]:
+        """Return the contents with the files of each machine only (:func:`describe_machine`).
+
+        The perplexities are those of all machines, because they depend on none.
+        """
+        files: dict[str, list[tuple[Path, Results]]] = defaultdict(list)
+        for path, file in self.files:
+            files[describe_machine(file, file.provenance)].append((path, file))
+        return {machine: replace(self, files=known) for machine, known in files.items()}
 
     @property
     def has_benchmarks(self) -> bool:
@@ -109,7 +122,7 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
         for result in file.results:
             if result.case.kind != "text" or not isinstance(result.values, TextValues):
                 continue
-            key = (result.identity, identify_checkpoint(result), identify_text(result))
+            key = measurement_key(result)
             first_path, first = by_key.setdefault(key, (path, result))
             _check_agreement(path, result, first_path, first)
             assert isinstance(first.values, TextValues)
@@ -118,6 +131,11 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
                 by_key[key] = (path, result)
     collected.results += [result for _, result in by_key.values()]
     return collected
+
+
+def measurement_key(result: Result) -> tuple:
+    """Return what identifies an evaluation, whatever file has it."""
+    return (result.identity, identify_checkpoint(result), identify_text(result))
 
 
 def _labeled(file: Results, label: str) -> Results:
@@ -186,19 +204,35 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(file.resolve() for file in files))
 
 
-def describe_machine(file: Results, provenance: Provenance) -> str:
+def describe_machine(file: Results, provenance: Provenance | None) -> str:
     """Describe the machine of a results file: GPU, or processor and threads, and precision.
 
     If all results were computed on the CPU, the machine's GPU is left out.
     """
-    hardware = provenance.hardware
+    if provenance is None:
+        return _UNKNOWN_MACHINE
+    gpu = _gpu(file, provenance)
     threads = provenance.threads
-    devices = {result.cost.device for result in file.results}
-    gpu = None if devices == {"cpu"} else hardware.gpu
-    parts = [gpu or hardware.cpu or "an unknown machine"]
+    parts = [gpu or provenance.hardware.cpu or _UNKNOWN_MACHINE]
     if gpu is None and threads:
         unit = "thread" if threads == 1 else "threads"
         parts.append(f"{threads} {unit}")
     if provenance.precision:
         parts.append(provenance.precision)
     return ", ".join(parts)
+
+
+def device_name(file: Results) -> str:
+    """Return the name of a GPU of a results file, whatever their number, or of the processor."""
+    if file.provenance is None:
+        return _UNKNOWN_MACHINE
+    gpu = _gpu(file, file.provenance)
+    if gpu is not None:
+        return re.sub(r"^\d+ x ", "", gpu)
+    return file.provenance.hardware.cpu or _UNKNOWN_MACHINE
+
+
+def _gpu(file: Results, provenance: Provenance) -> str | None:
+    """Return the GPUs of a results file; None if all results were computed on the CPU."""
+    devices = {result.cost.device for result in file.results}
+    return None if devices == {"cpu"} else provenance.hardware.gpu

@@ -10,6 +10,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 from ..positions.display_names import method_name
 from ..reporting import plots
@@ -25,7 +26,6 @@ from .collected_results import CollectedResults
 from .items import Item
 from .speeds import (
     PAPER,
-    TRAININGS,
     Speeds,
     TimedModel,
     is_validation,
@@ -163,9 +163,9 @@ def draw_perplexity_by_speed(
         for point in row.points:
             if is_validation(point.case, length):
                 ours[model] = point.perplexity
-    speeds = trained_speeds(collected, item.corpus)
-    if any(model in speeds for model in ours):
-        panels.append(_perplexity_panel(TRAININGS, ours, speeds, "tokens"))
+    for source, speeds in trained_speeds(collected, item.corpus).items():
+        if any(model in speeds for model in ours):
+            panels.append(_perplexity_panel(source, ours, speeds, "tokens"))
     plots.draw(f"{_title(item)}, windows of {length} tokens", panels, *paths)
 
 
@@ -220,9 +220,10 @@ def _end_point(row: dict) -> plots.PlotLine:
 
 
 def _time_curves(item: Item, collected: CollectedResults, row: dict) -> list[plots.PlotLine]:
-    """Return the curves of our models of a row of the figure, one for each way of training.
+    """Return the curves of our models of a row of the figure.
 
-    A model is one in the paper's setting whose training is in the results.
+    There is one for each way of training and machine. A model is one in the paper's setting whose
+    training is in the results.
     """
     of_row = (row["position_method"], row["train_length"])
     models: dict[Series, None] = {}
@@ -232,19 +233,25 @@ def _time_curves(item: Item, collected: CollectedResults, row: dict) -> list[plo
             models[series] = None
     length = row["length"]
     curves = []
-    for series in models:
+    for series, (machine, of_machine) in product(models, collected.by_machine().items()):
         if length == series.train_length:
-            measured = [_validations(collected, series)]
+            measured = [_validations(of_machine, series)]
         else:
-            measured = _evaluations(collected, item.corpus, series, length)
+            measured = _evaluations(of_machine, item.corpus, series, length)
         for perplexities in measured:
-            curve = _time_curve(collected, series, perplexities)
-            name = method_name(row["position_method"])
-            label = model_label(name, row["train_length"])
-            x = [hours for hours, _ in curve]
-            y = [perplexity for _, perplexity in curve]
-            curves.append(plots.PlotLine(label, x, y, method_style(name)))
-    return curves
+            curve = _time_curve(of_machine, series, perplexities)
+            if curve:
+                curves.append((machine, curve))
+    has_several_machines = len({machine for machine, _ in curves}) > 1
+    name = method_name(row["position_method"])
+    label = model_label(name, row["train_length"])
+    lines = []
+    for machine, curve in curves:
+        x = [hours for hours, _ in curve]
+        y = [perplexity for _, perplexity in curve]
+        text = f"{label}, {machine}" if has_several_machines else label
+        lines.append(plots.PlotLine(text, x, y, method_style(name)))
+    return lines
 
 
 #: Perplexity by number of updates and seed.

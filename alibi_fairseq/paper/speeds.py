@@ -16,13 +16,11 @@ from ..reporting.rows import build_rows
 from ..reporting.table import Column, Table
 from ..results.case import Case
 from . import published
-from .collected_results import CollectedResults, describe_machine
+from .collected_results import CollectedResults, describe_machine, device_name, measurement_key
 from .items import Item
 
 #: Source of the numbers of Table 1 and Figure 7.
 PAPER = "the paper, one V100"
-#: Source of the numbers from the records of our trainings, and their evaluations.
-TRAININGS = "our trainings, per process"
 #: Method that Table 1 is relative to.
 _REFERENCE = "sinusoidal"
 
@@ -79,7 +77,7 @@ def printed_speeds(item: Item) -> dict[TimedModel, Speed]:
 
 
 def measured_speeds(collected: CollectedResults, corpus: str) -> dict[str, Speeds]:
-    """Return our speeds by source: each file of ``benchmarks.methods``, and trainings on a corpus.
+    """Return our speeds by source: each file of ``benchmarks.methods``, and trainings.
 
     Only speeds of one source are comparable.
     """
@@ -102,10 +100,7 @@ def measured_speeds(collected: CollectedResults, corpus: str) -> dict[str, Speed
             name = os.path.join(*path.parts[-2:])
             source = f"{describe_machine(file, file.provenance)}, {values['model']} ({name})"
             by_source[source] = speeds
-    trained = trained_speeds(collected, corpus)
-    if trained:
-        by_source[TRAININGS] = trained
-    return by_source
+    return {**by_source, **trained_speeds(collected, corpus)}
 
 
 def trained_rows(collected: CollectedResults, corpus: str) -> dict[TimedModel, Row]:
@@ -117,29 +112,50 @@ def trained_rows(collected: CollectedResults, corpus: str) -> dict[TimedModel, R
     return rows
 
 
-def trained_speeds(collected: CollectedResults, corpus: str) -> dict[TimedModel, Speed]:
-    """Return speed and memory of our trainings on a corpus in the paper's setting.
+def trained_speeds(collected: CollectedResults, corpus: str) -> dict[str, Speeds]:
+    """Return speed and memory of our trainings on a corpus in the paper's setting, by source.
 
-    They are means over seeds. The evaluation is that of the validation split in windows of the
-    training length.
+    A source is the machine of a training. Speeds are means over seeds. The evaluation is that of
+    the validation split in windows of the training length, on a device of the same name.
     """
+    rows = trained_rows(collected, corpus)
+    by_source: dict[str, Speeds] = {}
+    for machine, of_machine in collected.by_machine().items():
+        device = device_name(of_machine.files[0][1])
+        evaluations = _evaluation_speeds(collected, device)
+        speeds = {}
+        for model, row in rows.items():
+            last_by_seed = {}
+            for validation in of_machine.select_validations(row.results[0].series):
+                last_by_seed[validation.seed] = validation.cost
+            evaluated = []
+            for result in row.results:
+                if is_validation(result.case, model.length):
+                    evaluated.append(evaluations.get(measurement_key(result)))
+            costs = last_by_seed.values()
+            memory = [cost.peak_memory_mb and cost.peak_memory_mb / 1000 for cost in costs]
+            speed = Speed(
+                mean_of_known([cost.tokens_per_second_per_process for cost in costs]),
+                mean_of_known(evaluated),
+                mean_of_known(memory),
+            )
+            if speed.train is not None:
+                speeds[model] = speed
+        if speeds:
+            by_source[f"our trainings on {machine}, per process"] = speeds
+    return by_source
+
+
+def _evaluation_speeds(collected: CollectedResults, device: str) -> dict[tuple, float]:
+    """Return the tokens per second of evaluations on a device (:func:`.measurement_key`)."""
     speeds = {}
-    for model, row in trained_rows(collected, corpus).items():
-        last_by_seed = {}
-        for validation in collected.select_validations(row.results[0].series):
-            last_by_seed[validation.seed] = validation.cost
-        evaluated = []
-        for result in row.results:
-            if is_validation(result.case, model.length):
-                evaluated.append(result.cost.tokens_per_second)
-        costs = last_by_seed.values()
-        speed = Speed(
-            mean_of_known([cost.tokens_per_second_per_process for cost in costs]),
-            mean_of_known(evaluated),
-            mean_of_known([cost.peak_memory_mb and cost.peak_memory_mb / 1000 for cost in costs]),
-        )
-        if speed.train is not None:
-            speeds[model] = speed
+    for _, file in collected.files:
+        if device_name(file) != device:
+            continue
+        for result in file.results:
+            speed = result.cost.tokens_per_second
+            if result.case.kind == "text" and speed is not None:
+                speeds[measurement_key(result)] = speed
     return speeds
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import ROOT
-from results_documents import cells_of
+from results_documents import PROVENANCE, cells_of
 
 from alibi_fairseq.paper.collected_results import CollectedResults, collect
 from alibi_fairseq.paper.figures import draw
@@ -21,6 +21,7 @@ from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results
+from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Facts, Reading, Series
 from alibi_fairseq.results.training_settings import method_json
@@ -61,10 +62,46 @@ def results_of_training(
             yield Result(**shared, case=after, values=bits, checkpoint=checkpoint, cost=cost)
 
 
+#: Source of the speeds of trainings on the machine of ``PROVENANCE``.
+TRAININGS = "our trainings on a processor, 2 threads, fp32, per process"
+
+
 def collected(*results: Result) -> CollectedResults:
-    """Return the contents of a report on results."""
+    """Return the contents of a report on results of one machine."""
     evaluations = [result for result in results if result.case.kind == "text"]
-    return CollectedResults([(Path("made-up.json"), Results(results))], evaluations)
+    file = Results(results, Provenance(**PROVENANCE))
+    return CollectedResults([(Path("made-up.json"), file)], evaluations)
+
+
+def on_gpu(name: str, precision: str, results: Iterable[Result]) -> Results:
+    """Return a results file of a machine with a GPU."""
+    hardware = {**PROVENANCE["hardware"], "gpu": name}
+    changes = {"hardware": hardware, "precision": precision}
+    return Results(list(results), Provenance(**PROVENANCE | changes))
+
+
+def on_two_gpus(train_length: int, length: int, corpus=WIKITEXT) -> CollectedResults:
+    """Return ALiBi with both seeds of sinusoidal embeddings, the second of which has another GPU.
+
+    ALiBi and the first seed were evaluated in fp32 on the GPU that trained them. The second seed
+    was trained on eight other GPUs and evaluated on one of the first kind.
+    """
+    alibi = list(results_of_training(corpus, "alibi", train_length, length))
+    sinusoidal = list(results_of_training(corpus, "sinusoidal", train_length, length))
+    first = [*alibi, *(result for result in sinusoidal if result.seed == 0)]
+    second = [result for result in sinusoidal if result.seed == 1]
+    evaluations = [result for result in (*first, *second) if result.case.kind == "text"]
+    files = {
+        "first.json": on_gpu("V100", "fp16", of_kind(first, "validation")),
+        "second.json": on_gpu("8 x H200", "fp16", of_kind(second, "validation")),
+        "evaluation.json": on_gpu("V100", "fp32", evaluations),
+    }
+    return CollectedResults([(Path(name), file) for name, file in files.items()], evaluations)
+
+
+def of_kind(results: Iterable[Result], kind: str) -> list[Result]:
+    """Return the results of a kind of cases."""
+    return [result for result in results if result.case.kind == kind]
 
 
 def drawn(figure: str, data: CollectedResults, monkeypatch) -> dict[str, dict[str, plots.PlotLine]]:
@@ -97,9 +134,38 @@ def test_table_1_without_results_is_missing_ours():
 
 def test_speeds_of_trainings_are_means_over_seeds():
     data = collected(*results_of_training(WIKITEXT, "alibi", 512, 512))
-    assert trained_speeds(data, "wikitext-103") == {
-        TimedModel("alibi", 512): Speed(10_500.0, 50_000.0, 8.0)
-    }
+    speed = Speed(10_500.0, 50_000.0, 8.0)
+    assert trained_speeds(data, "wikitext-103") == {TRAININGS: {TimedModel("alibi", 512): speed}}
+
+
+def test_speeds_of_two_machines_are_apart():
+    text = table_1(on_two_gpus(512, 512))
+    _, first, second = text.split("Our trainings on ")
+    assert first.startswith("V100, fp16, per process")
+    assert cells_of(first)[1:] == [
+        ["ALiBi", "512", "10.5k", "1.05", "50.0k", "1.00", "8.0", "+0.0"],
+        ["Sinusoidal", "512", "10.0k", "1.00", "50.0k", "1.00", "8.0", "+0.0"],
+    ]
+    assert second.startswith("8 x H200, fp16, per process")
+    assert cells_of(second)[1:] == [
+        ["Sinusoidal", "512", "11.0k", "1.00", "missing", "–", "8.0", "+0.0"]
+    ]
+
+
+def test_figures_have_a_panel_for_each_machine(monkeypatch):
+    panels = drawn("figure08", on_two_gpus(3072, 3072), monkeypatch)
+    ours = {name: lines for name, lines in panels.items() if name.startswith("our trainings")}
+    first, second = ours.values()
+    assert first["Sinusoidal"].x == [10.0]
+    assert second["Sinusoidal"].x == [11.0]
+    assert second["ALiBi"].x == []
+
+
+def test_training_times_of_two_machines_are_apart(monkeypatch):
+    panels = drawn("figure05", on_two_gpus(2048, 2048, LARGE), monkeypatch)
+    lines = panels["evaluated at 2048, Perplexity"]
+    assert lines["Sinusoidal, L=2048, V100, fp16"].x == pytest.approx([500.0, 1000.0])
+    assert lines["Sinusoidal, L=2048, 8 x H200, fp16"].x == pytest.approx([520.0, 1020.0])
 
 
 def test_models_that_differ_keep_their_speeds_and_perplexities(monkeypatch):
@@ -111,9 +177,8 @@ def test_models_that_differ_keep_their_speeds_and_perplexities(monkeypatch):
         worse = TextValues(math.log2(32.0))
         results.append(replace(result, cost=slower, checkpoint=checkpoint, values=worse))
     data = collected(*results)
-    speeds = {
-        model.name: speed.train for model, speed in trained_speeds(data, "wikitext-103").items()
-    }
+    by_model = trained_speeds(data, "wikitext-103")[TRAININGS]
+    speeds = {model.name: speed.train for model, speed in by_model.items()}
     assert speeds == {"ALiBi (lr 1)": 10_500.0, "ALiBi (lr 0.5)": 1000.0}
     panels = drawn("figure08", data, monkeypatch)
     (ours,) = [lines for name, lines in panels.items() if "trainings" in name]
@@ -183,7 +248,7 @@ def test_figure_7_has_training_speeds(monkeypatch):
     panels = drawn("figure07", data, monkeypatch)
     printed = panels["the paper, one V100, Training (thousand words per second)"]
     assert printed["ALiBi"].x == [64, 128, 256, 512, 1024, 1536, 2048, 3072]
-    ours = panels["our trainings, per process, Training (thousand tokens per second)"]
+    ours = panels[f"{TRAININGS}, Training (thousand tokens per second)"]
     assert (ours["ALiBi"].x, ours["ALiBi"].y) == ([512], [10.5])
 
 
@@ -194,5 +259,5 @@ def test_figure_8_has_a_point_for_each_training_length(monkeypatch):
     index = [length for _, length in printed.notes].index("L=512")
     assert printed.notes[index][0] == index
     assert (printed.x[index], printed.y[index]) == (28.304, 18.40)
-    ours = panels["our trainings, per process, Perplexity"]["ALiBi"]
+    ours = panels[f"{TRAININGS}, Perplexity"]["ALiBi"]
     assert (ours.x, ours.y) == ([10.5], [pytest.approx(17.0)])
