@@ -67,10 +67,12 @@ def measure(args) -> Iterator[dict]:
     if args.lengths:
         heads, head_size, _ = shapes[0]
         shapes = [(heads, head_size, length) for length in args.lengths]
+    trained_lengths = set()  # the checkpoint has one shape
     for heads, head_size, length in shapes:
         shape = (max(1, TOKENS[device.type] // length), heads, length, head_size)
         yield from measure_layers(args, random_layers(shape, device), "random")
-        if args.path:
+        if args.path and length not in trained_lengths:
+            trained_lengths.add(length)
             layers, bias = capture_layers(args.path, args.data, "valid", length)
             if not is_linear(bias):
                 raise UserInputError(f"{args.path} is not an ALiBi model. Pass one with --path.")

@@ -99,15 +99,21 @@ def bloom_memory(records: Records, variant: str) -> dict[int, float]:
 
 def gpu_speed(records: Records, variant: str) -> float:
     """Return the speed of attention on a GPU, relative to the causal kernel without a bias."""
-    return ratios(records["attention-cuda"], "ratio", variant=variant)[GPU_LENGTH]
+    case = {"variant": variant, "weights": "random", "length": GPU_LENGTH}
+    (record,) = select(records["attention-cuda"], **case)
+    return record["ratio"]
 
 
 def ratios(records: Sequence[Mapping], key: str, **case: str) -> dict[int, float]:
     """Return a measured value of the records of a case, by length."""
-    return {record["length"]: record[key] for record in select(records, **case)}
+    values = {}
+    for record in select(records, **case):
+        assert record["length"] not in values, "a case has one record of each length"
+        values[record["length"]] = record[key]
+    return values
 
 
-def select(records: Sequence[Mapping], **case: str) -> list[Mapping]:
+def select(records: Sequence[Mapping], **case: object) -> list[Mapping]:
     """Return the records that have the given values."""
     return [
         record for record in records if all(record.get(key) == value for key, value in case.items())

@@ -5,6 +5,7 @@ python -m benchmarks.table
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -44,11 +45,13 @@ class BenchmarkTable(NamedTuple):
         rows: keys that identify a row. Keys with the same value in all records are omitted.
         column_groups: keys whose combinations of values have separate columns.
         columns: heading, key, and format of each column in a group.
+        shape: further keys of a row, if records differ in nothing else.
     """
 
     rows: tuple[str, ...]
     column_groups: tuple[str, ...]
     columns: tuple[tuple[str, str, str], ...]
+    shape: tuple[str, ...] = ()
 
 
 TABLES = {
@@ -61,6 +64,7 @@ TABLES = {
         ("variant",),
         ("weights", "length"),
         (("", "ratio", "{:.2f}"),),
+        shape=("heads", "head_size"),
     ),
     "methods": BenchmarkTable(
         ("position_method", "length"),
@@ -211,12 +215,17 @@ def measured_table(table: BenchmarkTable, records: list[dict]) -> Table[Measured
     Rows are combinations of values of ``table.rows``, and groups of columns are combinations of
     values of ``table.column_groups``.
     """
-    row_keys = [key for key in table.rows if len({record.get(key) for record in records}) > 1]
+    row_keys = varying_keys(table.rows, records)
+    cells = {(row_values(row_keys, record), column_group(table, record)) for record in records}
+    if len(cells) < len(records):
+        row_keys += varying_keys(table.shape, records)
     rows: dict[tuple, MeasuredRow] = {}
     for record in records:
-        values = tuple(record.get(key) for key in row_keys)
+        values = row_values(row_keys, record)
         row = rows.setdefault(values, MeasuredRow(values, {}))
-        row.records[column_group(table, record)] = record
+        group = column_group(table, record)
+        assert group not in row.records, "the keys of the table identify a record"
+        row.records[group] = record
     columns = []
     for index, key in enumerate(row_keys):
         columns.append(Column[MeasuredRow](key.replace("_", " "), partial(row_value, index)))
@@ -226,6 +235,16 @@ def measured_table(table: BenchmarkTable, records: list[dict]) -> Table[Measured
                 title = ", ".join(filter(None, [heading, *map(str, group)]))
                 columns.append(Column[MeasuredRow](title, partial(cell, group, key, style)))
     return Table(columns, list(rows.values()), left=len(row_keys))
+
+
+def varying_keys(keys: Sequence[str], records: Sequence[dict]) -> list[str]:
+    """Return the keys that have several values in the records."""
+    return [key for key in keys if len({record.get(key) for record in records}) > 1]
+
+
+def row_values(keys: Sequence[str], record: dict) -> tuple:
+    """Return the values that select the row of a record."""
+    return tuple(record.get(key) for key in keys)
 
 
 def column_group(table: BenchmarkTable, record: dict) -> tuple:

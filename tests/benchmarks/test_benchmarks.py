@@ -11,6 +11,7 @@ import pytest
 import torch
 from results_documents import PROVENANCE, cells_of
 
+from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.benchmark import BenchmarkFile, save_benchmarks
 from alibi_fairseq.results.file import load
 from alibi_fairseq.results.provenance import Provenance
@@ -23,6 +24,7 @@ from benchmarks import (
     huggingface,
     models,
     output_layer,
+    summary,
     table,
 )
 from benchmarks.paper_ratios import paper_ratios
@@ -85,6 +87,14 @@ def test_attention(model, bench, trained):
     check(cells, names)
     assert {cell["weights"] for cell in cells} == {"random", "trained"}
     assert all(0 < cell["kept_share"] <= 1 for cell in cells)
+
+
+def test_attention_of_a_checkpoint_is_measured_once_per_length(bench, trained, monkeypatch):
+    monkeypatch.setattr(attention, "default_shapes", lambda *arguments: [(2, 16, 64), (1, 32, 64)])
+    weights = ("--path", str(trained("alibi")), "--data", str(trained.data))
+    cells = bench("attention", "--rounds", "1", *weights)  # which refuses repeated measurements
+    shapes = {(cell["heads"], cell["head_size"]) for cell in cells if cell["weights"] == "random"}
+    assert shapes == {(2, 16), (1, 32)}
 
 
 def test_backends(bench, monkeypatch):
@@ -349,6 +359,40 @@ def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
     rows = [row for row in cells_of(page) if row[0] == "alibi" and len(row) == 3]
     ratios = [cell["ratio"] for cell in trained if cell["variant"] == "alibi"]
     assert rows == [["alibi", *(f"{ratio:.2f}" for ratio in ratios)]]
+
+
+def attention_records(variant: str) -> list[dict]:
+    """Return a record of random weights for each shape of a GPU, each with another ratio."""
+    records = []
+    for heads, head_size, length in attention.default_shapes(torch.device("cuda"), quick=False):
+        record = {"variant": variant, "heads": heads, "head_size": head_size, "length": length}
+        records.append({**record, "weights": "random", "ratio": float(len(records))})
+    return records
+
+
+def test_attention_of_two_shapes_has_a_cell_each():
+    records = attention_records("flex")
+    text = to_markdown([table.measured_table(table.TABLES["attention"], records)])
+    headers, *rows = cells_of(text)
+    cells = {(*row[:2], header): cell for row in rows for header, cell in zip(headers, row)}
+    for record in records:
+        shape = (str(record["heads"]), str(record["head_size"]))
+        column = f"random, {record['length']}"
+        assert cells[(*shape, column)] == f"{record['ratio']:.2f}"
+    assert cells["16", "64", "random, 512"] == "–"
+
+
+def test_records_of_one_cell_are_no_table():
+    (record, *_) = attention_records("flex")
+    with pytest.raises(AssertionError, match="identify a record"):
+        table.measured_table(table.TABLES["attention"], [record, {**record, "batch": 2}])
+
+
+def test_summary_has_the_speed_of_random_weights():
+    records = attention_records("flex")
+    (random,) = [record for record in records if record["length"] == summary.GPU_LENGTH]
+    records.append({**random, "weights": "trained", "ratio": 99.0})
+    assert summary.gpu_speed({"attention-cuda": records}, "flex") == random["ratio"]
 
 
 def test_page_rounds_the_ratios_of_the_paper_once(tmp_path, monkeypatch):
