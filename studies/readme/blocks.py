@@ -12,7 +12,7 @@ from ..analysis.compared_models import ComparedLosses, ComparedModels
 from ..analysis.cost_and_lead import estimate_cost_and_lead, paper_pairs, table5_pair
 from ..analysis.study_results import StudyResults
 from ..config import StudyConfig
-from ..sections.changes import change_in_words, interval_in_words, size_in_words
+from ..sections.changes import change_in_words, interval_in_words
 from ..sections.templates import bullets
 from ..small_models.findings import findings_of_small_models
 from ..small_models.models import MODELS, PRIMARY, RESULTS
@@ -94,7 +94,7 @@ def _title_test() -> dict[str, object]:
     assert outcome is not None, "a budget is finished"
     cost = outcome.effects.cost
     return {
-        "small_cost": size_in_words(cost.value) if cost.interval()[0] > 0 else "",
+        "small_cost": change_in_words(cost.value) if cost.interval()[0] > 0 else "",
         "small_cost_interval": interval_in_words(cost),
         "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),
         "num_pairs": len(pairs),
