@@ -12,7 +12,7 @@ from ..analysis.compared_models import ComparedLosses, ComparedModels
 from ..analysis.cost_and_lead import estimate_cost_and_lead, paper_pairs, table5_pair
 from ..analysis.study_results import StudyResults
 from ..config import StudyConfig
-from ..sections.changes import change_in_words, interval_in_words
+from ..sections.changes import change_in_words, interval_in_words, size_in_words
 from ..sections.templates import bullets
 from ..small_models.findings import findings_of_small_models
 from ..small_models.models import MODELS, PRIMARY, RESULTS
@@ -77,12 +77,13 @@ def _gpu_study() -> dict[str, str]:
     assert effects is not None, "the models of the study are finished"
     assert pair is not None, "the paper has the pair"
     assert pair.cost is not None, "the paper has both models of ALiBi"
+    assert pair.cost > 0, "training short raises perplexity"
     return {
         "gpu_short": str(models.train_length),
         "gpu_long": f"{4 * models.train_length:,}",
         "cost": change_in_words(effects.cost.value),
         "cost_interval": interval_in_words(effects.cost),
-        "paper_cost": change_in_words(pair.cost),
+        "paper_cost": size_in_words(pair.cost),
     }
 
 
@@ -94,8 +95,7 @@ def _title_test() -> dict[str, object]:
     assert outcome is not None, "a budget is finished"
     cost = outcome.effects.cost
     return {
-        "small_cost": change_in_words(cost.value) if cost.interval()[0] > 0 else "",
-        "small_cost_interval": interval_in_words(cost),
+        "small_cost": size_in_words(cost.value) if cost.interval()[0] > 0 else "",
         "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),
         "num_pairs": len(pairs),
         **outcome_slots(outcome, budgets),
