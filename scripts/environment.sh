@@ -63,10 +63,13 @@ is_ready() {
 # Create .venv or complete an interrupted creation, and install.
 complete_environment() {
   local extra="${1:-}" own="$root/.venv/bin/python" python
-  if ! "$own" -c "" 2> /dev/null; then
+  if [ ! -e "$own" ]; then # missing, or a link to a Python that was removed
     python="$(find_python)" || exit
     echo "Creating .venv with $("$python" --version)."
     "$python" -m venv --clear "$root/.venv" || fail "$python could not create a virtual environment."
+  elif ! "$own" -c ""; then
+    # Perhaps its libraries are only missing here (module load).
+    fail "$own does not start. Make it start, or delete .venv."
   elif ! "$own" -m pip --version > /dev/null 2>&1; then
     # Without --clear, since packages may be there already.
     "$own" -m venv "$root/.venv" || fail "$own could not add pip to .venv. Delete .venv."

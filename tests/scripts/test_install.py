@@ -150,6 +150,17 @@ def test_environment_of_removed_python_is_created_again(clone):
     assert ensured(clone) == []
 
 
+def test_environment_whose_python_does_not_start_is_kept(clone):
+    ensured(clone)
+    python = clone / ".venv" / "bin" / "python"
+    python.write_text("#!/usr/bin/env bash\necho no libpython >&2; exit 127\n")
+    done = run(clone, "source scripts/environment.sh; ensure_environment", PYTHON=sys.executable)
+    assert done.returncode == 2
+    assert "no libpython" in done.stderr
+    assert "does not start" in done.stderr
+    assert "no libpython" in python.read_text()
+
+
 def test_interrupted_creation_is_completed(clone):
     (clone / ".venv" / "no-pip").touch()
     assert ensured(clone)
