@@ -36,7 +36,7 @@ for module in pip torch numpy; do
     fail "$python has no $module; install_offline.sh needs a Python with pip, PyTorch and NumPy."
 done
 
-# One per line: the wheels of this project and, if it is missing, fairseq. Then those of their
+# One per line: the wheels of this project and, unless this version is installed, fairseq. Then those of their
 # requirements that the bundle has wheels for. fairseq also requires packages that language models do
 # not use, which would make the bundle much larger.
 plan="$("$python" - << 'PYTHON'
@@ -59,8 +59,10 @@ if not tag.startswith("cp%d%d" % sys.version_info[:2]):
     sys.exit("the bundle is for Python %s, and this is %d.%d" % (version, *sys.version_info[:2]))
 print(wheels["alibi-fairseq"])
 try:
-    metadata.version("fairseq-fixed")
+    installed = metadata.version("fairseq-fixed")
 except metadata.PackageNotFoundError:
+    installed = None
+if installed != fairseq.split("-")[1]:
     print(fairseq)
 for project in ("alibi-fairseq", "fairseq-fixed"):
     (distribution,) = metadata.distributions(path=[wheels[project]])

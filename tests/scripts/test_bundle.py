@@ -214,6 +214,7 @@ def install(bundle, python, **variables):
 def test_only_unsuitable_packages_are_replaced(bundle, node, tmp_path):
     python, site_packages = node
     write_wheel(site_packages, "alibi_fairseq", "2")
+    write_wheel(site_packages, "fairseq_fixed", "1")
     write_wheel(site_packages, "pydantic", "1.10.0", ["typing-extensions"])
     write_wheel(site_packages, "typing_extensions", "4.12.2")
     write_wheel(site_packages, "antlr4_python3_runtime", "4.13.2")
