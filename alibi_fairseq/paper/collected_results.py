@@ -12,9 +12,10 @@ from ..errors import UserInputError
 from ..positions.spec import distinct_labels
 from ..reporting.row import model_label
 from ..reporting.texts import Text, identify_text, text_names
+from ..reporting.training_costs import processor_name
 from ..results.file import Results, load
 from ..results.file_names import find_results_files
-from ..results.provenance import Provenance
+from ..results.provenance import Hardware, Provenance
 from ..results.result import Result, agree, identify_checkpoint
 from ..results.series import Series
 from ..results.values import TextValues
@@ -207,32 +208,41 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 def describe_machine(file: Results, provenance: Provenance | None) -> str:
     """Describe the machine of a results file: GPU, or processor and threads, and precision.
 
-    If all results were computed on the CPU, the machine's GPU is left out.
+    If all results were computed on the CPU, the machine's GPU is left out. Parts of a merged file
+    may have different machines.
     """
     if provenance is None:
         return _UNKNOWN_MACHINE
-    gpu = _gpu(file, provenance)
-    threads = provenance.threads
-    parts = [gpu or provenance.hardware.cpu or _UNKNOWN_MACHINE]
-    if gpu is None and threads:
-        unit = "thread" if threads == 1 else "threads"
-        parts.append(f"{threads} {unit}")
-    if provenance.precision:
-        parts.append(provenance.precision)
-    return ", ".join(parts)
+    machines = []
+    for part in provenance.parts or [provenance]:
+        hardware = _used_hardware(file, part.hardware)
+        words = [processor_name(hardware)]
+        if hardware.gpu is None and part.threads:
+            unit = "thread" if part.threads == 1 else "threads"
+            words.append(f"{part.threads} {unit}")
+        if part.precision:
+            words.append(part.precision)
+        machines.append(", ".join(words))
+    return _the_only(machines)
 
 
 def device_name(file: Results) -> str:
     """Return the name of a GPU of a results file, whatever their number, or of the processor."""
     if file.provenance is None:
         return _UNKNOWN_MACHINE
-    gpu = _gpu(file, file.provenance)
-    if gpu is not None:
-        return re.sub(r"^\d+ x ", "", gpu)
-    return file.provenance.hardware.cpu or _UNKNOWN_MACHINE
+    devices = []
+    for part in file.provenance.parts or [file.provenance]:
+        hardware = _used_hardware(file, part.hardware)
+        devices.append(re.sub(r"^\d+ x ", "", processor_name(hardware)))
+    return _the_only(devices)
 
 
-def _gpu(file: Results, provenance: Provenance) -> str | None:
-    """Return the GPUs of a results file; None if all results were computed on the CPU."""
+def _used_hardware(file: Results, hardware: Hardware) -> Hardware:
+    """Return the hardware of a results file, without the GPU if everything ran on the CPU."""
     devices = {result.cost.device for result in file.results}
-    return None if devices == {"cpu"} else provenance.hardware.gpu
+    return hardware.model_copy(update={"gpu": None}) if devices == {"cpu"} else hardware
+
+
+def _the_only(names: Sequence[str]) -> str:
+    """Return the name that all parts of a merged file share."""
+    return names[0] if len(set(names)) == 1 else "several machines"

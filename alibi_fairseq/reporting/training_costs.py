@@ -154,6 +154,8 @@ def processor_name(hardware: Hardware) -> str:
     """Return the name of the GPU, or of the processor if there was none."""
     if hardware.gpu:
         return hardware.gpu
+    if not hardware.cpu:
+        return "an unknown processor"
     if not hardware.cpu_family:
-        return str(hardware.cpu)
+        return hardware.cpu
     return f"{hardware.cpu} (family {hardware.cpu_family}, model {hardware.cpu_model})"

@@ -19,11 +19,10 @@ from results_documents import (
 from alibi_fairseq import cli
 from alibi_fairseq.data.probes import DEPTHS
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.paper.collected_results import collect
+from alibi_fairseq.paper.collected_results import collect, describe_machine, device_name
 from alibi_fairseq.paper.items import items
-from alibi_fairseq.paper.report import describe_machine
 from alibi_fairseq.results.file import Results, save
-from alibi_fairseq.results.provenance import Provenance
+from alibi_fairseq.results.provenance import Provenance, merge_provenance
 
 TABLES = {f"table{number:02d}.md" for number in range(1, 16)}
 FIGURES = {f"figure{number:02d}" for number in range(1, 12)} - {"figure03", "figure10"}
@@ -187,6 +186,29 @@ def test_machine_is_the_device_of_all_records():
     machine = describe_machine(Results(results_of(on_cpu)), provenance)
     assert machine == "a processor, 2 threads, fp32"
     assert describe_machine(Results(results_of(on_cpu, on_gpu)), provenance) == "a GPU, fp32"
+
+
+@pytest.mark.parametrize(
+    ("hardware", "machine", "device"),
+    [
+        ([{"gpu": "H200"}, {"gpu": "8 x H200"}], "several machines", "H200"),
+        ([{"gpu": "H200"}, {"gpu": "A100"}], "several machines", "several machines"),
+        (
+            [{"cpu_family": "25", "cpu_model": "17"}, {"cpu_family": "26", "cpu_model": "2"}],
+            "several machines",
+            "several machines",
+        ),
+        ([{"memory_gb": 1.0}, {"memory_gb": 2.0}], "a CPU, 2 threads, fp32", "a CPU"),
+    ],
+)
+def test_machines_of_a_merged_file(hardware, machine, device):
+    unknown = {"cpu": "a CPU", "cores": 2, "memory_gb": None, "gpu": None}
+    parts = [Provenance(**PROVENANCE | {"hardware": unknown | part}) for part in hardware]
+    provenance = merge_provenance(parts)
+    on = "cuda" if "gpu" in hardware[0] else "cpu"
+    file = Results(results_of(evaluation_record(device=on)), provenance)
+    assert describe_machine(file, provenance) == machine
+    assert device_name(file) == device
 
 
 def test_collect_follows_linked_folders(tmp_path):
