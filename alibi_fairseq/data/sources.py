@@ -110,7 +110,7 @@ def text_files(
                     f"{member} is a link to a folder, which is not followed. Replace it with the "
                     "folder, or remove it and pass that folder as another source."
                 )
-            if not member.exists() and name.endswith(tuple(suffixes)):
+            if not member.exists() and not name.startswith("."):
                 raise UserInputError(
                     f"{member} is a link to a missing file. Get the file, or remove the link."
                 )

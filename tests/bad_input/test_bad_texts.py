@@ -40,7 +40,7 @@ def inputs(tmp_path_factory) -> Path:
     (folder / "linked-folder" / "more").symlink_to(folder / "books")
     (folder / "missing").mkdir()
     shutil.copy(text, folder / "missing")
-    (folder / "missing" / "gone.txt").symlink_to(folder / "nowhere.txt")
+    (folder / "missing" / "gone").symlink_to(folder / "nowhere")
     (folder / "vocab.txt").write_text("the\ncat\n")
     for name in ("news.jsonl", "news.jsonl.zst", "news.parquet", "part.gz", "stories.tar.gz"):
         (folder / f"with-{name}").mkdir()
@@ -71,7 +71,7 @@ def inputs(tmp_path_factory) -> Path:
         ("text text.txt no-text.zip", "no-text.zip has no member *.txt"),
         ("bookcorpus books no-text.tar", "no-text.tar has no member *.txt"),
         ("text linked-folder", "more is a link to a folder"),
-        ("text missing", "gone.txt is a link to a missing file"),
+        ("text missing", "gone is a link to a missing file"),
         ("cc100-roberta text.txt with-news.jsonl", "with-news.jsonl/news.jsonl would be left out"),
         ("cc100-roberta with-news.jsonl.zst", "news.jsonl.zst would be left out"),
         ("cc100-roberta with-news.parquet", "news.parquet would be left out"),
