@@ -53,10 +53,9 @@ for length in "${wanted[@]}"; do
     name=alibi_wt103_L$length.$suffix
     [ -e "$folder/$name" ] && { echo "$folder/$name exists."; continue; }
     echo "$BASE/$name"
-    # A separate name until the file is complete. --continue-at resumes a partial download. Status 416:
-    # no bytes are left to download.
-    status="$(curl --fail --location --retry 5 --continue-at - --progress-bar --write-out '%{http_code}' \
-      --output "$folder/$name.part" "$BASE/$name")" || [ "$status" = 416 ] ||
+    # A separate name until the file is complete. --continue-at resumes a partial download.
+    curl --fail --location --retry 5 --continue-at - --progress-bar \
+      --output "$folder/$name.part" "$BASE/$name" ||
       fail "$BASE/$name could not be downloaded. Rerun the same command to resume."
     mv "$folder/$name.part" "$folder/$name"
   done
