@@ -85,7 +85,8 @@ class BookCorpus(CorpusBuilder):
         metavar="TEXT",
     )
     held_out: float = option(
-        "percentage of the books held out for validation, and again for test",
+        "percentage of the books held out for validation; the same percentage is held out for "
+        "testing",
         1.0,
         type=percentage,
         metavar="PERCENT",

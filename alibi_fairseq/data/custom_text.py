@@ -66,7 +66,8 @@ class CustomTextBuilder(CorpusBuilder):
         type=positive_integer,
     )
     held_out: float = option(
-        "percentage of the text held out for validation, and again for test",
+        "percentage of the text held out for validation; the same percentage is held out for "
+        "testing",
         5.0,
         type=percentage,
         metavar="PERCENT",

@@ -92,7 +92,7 @@ class SweepConfig:
     )
     score_from: TokenCount | None = option(
         "number of tokens at the start of the split that are not scored, so that the same tokens "
-        "are scored at every length and stride; with --per-document, at the start of each "
+        "are scored at every length and stride; with --per-document, this applies to each "
         "document, and windows do not cross document boundaries",
         None,
         metavar="N",
@@ -100,7 +100,7 @@ class SweepConfig:
     )
     score_to: TokenCount | None = option(
         "number of tokens at the start of the split after which none is scored; with "
-        "--per-document, at the start of each document",
+        "--per-document, this applies to each document",
         None,
         metavar="M",
         group=MEASUREMENT,

@@ -80,7 +80,8 @@ class Corpus:
         group=TEXT,
     )
     held_out: Annotated[Float, Field(gt=0, le=25)] = option(
-        "percentage of the text held out for validation, and again for test",
+        "percentage of the text held out for validation; the same percentage is held out for "
+        "testing",
         5.0,
         metavar="PERCENT",
         group=TEXT,
@@ -147,11 +148,13 @@ class Evaluation:
         group=EVALUATION,
     )
     methods: Annotated[ListOrItem[Method], BeforeValidator(as_methods)] = yaml_key(
-        "only in `evaluations`: the methods that it evaluates (default: all)", (), group=EVALUATION
+        "only in an entry of `evaluations`: the methods that the entry evaluates (default: all)",
+        (),
+        group=EVALUATION,
     )
     train_lengths: ListOrItem[PositiveInt] = yaml_key(
-        "only in `evaluations`: the training lengths of the models that it evaluates (default: "
-        "all)",
+        "only in an entry of `evaluations`: the training lengths of the models that the entry "
+        "evaluates (default: all)",
         (),
         group=EVALUATION,
     )
@@ -226,8 +229,8 @@ class ModelGroup:
         group=TRAINING,
     )
     lr: NonEmptyListOrItem[LearningRate] = option(
-        "peak learning rate of Adam; the warm-up takes a sixth of the updates, at most 4,000; a "
-        "list is tuned for each method and training length on the validation split",
+        "peak learning rate of Adam; the warm-up takes a sixth of the updates, at most 4,000; with "
+        "a list, the rate is tuned on the validation split for each method and training length",
         (0.001,),
         type=names,
         metavar="X,…",
