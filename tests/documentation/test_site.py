@@ -48,7 +48,8 @@ def test_reference_names_modules(module):
     assert import_module(module).__doc__
 
 
-def test_examples_of_reference_run():
+def test_examples_of_reference_run(monkeypatch):
+    monkeypatch.chdir(ROOT)
     variables: dict = {}
     exec("".join(re.findall(r"```python\n(.*?)```", REFERENCE, re.DOTALL)), variables)
     slopes = torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256])
@@ -59,3 +60,4 @@ def test_examples_of_reference_run():
     assert (last.start, last.first_scored, last.stop) == (512, 896, 1000)
     again = variables["from_mapping"](variables["as_mapping"](variables["comparison"]))
     assert again == variables["comparison"]
+    assert [result.case.length for result in variables["loaded"].results] == [128, 512, 2048]
