@@ -2,7 +2,7 @@
 
     python examples/longer_context.py runs/demo/python-documentation
 
-This example continues the training of the demonstration's ALiBi model, trained at 64 tokens, at 64
+This example continues the training of the demo's ALiBi model, trained at 64 tokens, at 64
 and at 256 tokens. It evaluates all three models from 64 to 1,024 tokens, with and without
 interpolation. Every step is a command that it prints. Interrupted training runs are resumed, and
 completed ones are skipped. It takes minutes on a CPU. It writes ``results.json`` (format of
@@ -32,7 +32,7 @@ SHORT = 64
 LONG = 256
 LENGTHS = (64, 128, 256, 512, 1024)
 SEED = 1
-LEARNING_RATE = 5e-4  # a quarter of the demonstration's
+LEARNING_RATE = 5e-4  # a quarter of the demo's
 
 #: Training run of the checkpoint, its name in the table, and the interpolation.
 ROWS = (
@@ -111,7 +111,7 @@ def record_settings(folder: Path, start: Path, updates: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="corpus folder of the demonstration")
+    parser.add_argument("run", type=Path, help="corpus folder of the demo")
     parser.add_argument(
         "--out",
         type=Path,
@@ -159,7 +159,7 @@ def evaluate(checkpoint: Path, data: Path, scale: str, results_path: Path) -> li
         options += ["--model-overrides", json.dumps({"alibi_scale": scale})]
     run_command("eval", data, "--path", checkpoint, *options, "--out", results_path)
     results = load(results_path).results
-    # The file may also have results of other runs of the demonstration.
+    # The file may also have results of other runs of the demo.
     checkpoint_sha256 = sha256_file(checkpoint)
     return [result for result in results if result.checkpoint_sha256 == checkpoint_sha256]
 

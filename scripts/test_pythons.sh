@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train the models of the short demonstration with other versions of Python, each in a new environment
+# Train the models of the short demo with other versions of Python, each in a new environment
 # of a copy of this clone, as the README says. .ci/run does it with Python 3.10.
 #
 #   scripts/test_pythons.sh [VERSION …]     default: 3.10 3.11 3.12 3.13

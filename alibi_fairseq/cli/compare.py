@@ -54,8 +54,7 @@ class CompareCommand(ExperimentOptions):
     )
     probes: list[str] = option(
         f"synthetic tasks to train more models on: {', '.join(PROBES)}; tested at "
-        f"{', '.join(map(str, MULTIPLES))} times the training length; the table also shows the "
-        "accuracies at 1 and 4 times",
+        f"{', '.join(map(str, MULTIPLES))} times the training length",
         (),
         type=names,
         metavar="A,B,…",

@@ -16,7 +16,7 @@ class Completion(CliCommand):
     The script contains all names, so that the shell starts no Python when a user types.
     """
 
-    shell: str = option("shell to complete in", metavar="SHELL", choices=["bash", "zsh"])
+    shell: str = option("shell to complete in", metavar="bash|zsh", choices=["bash", "zsh"])
 
     def __call__(self) -> None:
         import shtab

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=Path,
             default=Path("data") / corpus.name,
             metavar="FOLDER",
-            help="output folder; the data are in FOLDER/data-bin (default: %(default)s)",
+            help="output folder; the data is in FOLDER/data-bin (default: %(default)s)",
         )
         options.add_argument(
             "--workers",

@@ -31,7 +31,7 @@ class Recall(CliCommand):
     )
     split: str = option("split to evaluate", "valid", flag="--subset", metavar="SPLIT")
     out: Path | None = option("also write the results to this JSON file", None, metavar="FILE")
-    precision: Precision = option("type of weights and activations", "fp32")
+    precision: Precision = option("precision of weights and activations", "fp32")
     device: Device = option("auto, cpu, or cuda", "auto", metavar="DEVICE")
     user_dir: str | None = plugin_option()
 

@@ -45,9 +45,9 @@ class Add(RecordAction):
     track: str = option("name of the track", required=True, metavar="NAME")
     author: str = option("who trained the models", required=True, metavar="TEXT")
     models: str = option(
-        "glob pattern of the models to add, such as '*/root-128*'; an entry each", "*"
+        "glob pattern of the models to add, such as '*/root-128*'; each match becomes an entry", "*"
     )
-    name: str = option("name of the entry (default: made of the method's name)", "")
+    name: str = option("name of the entry (default: derived from the method's name)", "")
     year: int | None = option("year of the method's first paper", None)
     url: str = option(
         "address of the paper, or of a different description of the method", "", metavar="URL"

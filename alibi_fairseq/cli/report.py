@@ -47,8 +47,8 @@ class ReportCommand(CliCommand):
         metavar="TEXT",
     )
     label: list[tuple[Path, str]] = option(
-        "name of the models of a results file in tables and figures, in place of position method "
-        "and training length, unless they differ in these; can be repeated",
+        "name of the models of a results file in tables and figures, instead of position method "
+        "and training length; if the models differ in one of these, it is added (repeatable)",
         (),
         action="append",
         type=file_and_text,

@@ -47,7 +47,7 @@ class TrainRecipe:
     max_restarts: int = option("number of restarts after a failure", 0)
     on_80gb: bool = option(ON_80GB_HELP, False, flag="--80gb")
     scale: str = option("size of the run (docs/reproduce.md)", "paper", choices=list(SCALES))
-    dry_run: bool = option("print the command of fairseq, and execute nothing", False)
+    dry_run: bool = option("print the fairseq command, and execute nothing", False)
 
     def __call__(self) -> int:
         """Train; return the exit code of the training, 75 if a signal stopped it.

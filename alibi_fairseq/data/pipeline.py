@@ -47,7 +47,7 @@ def prepare_corpus(
         workers: number of processes.
 
     Returns:
-        The manifest, and False if the data were already complete.
+        The manifest, and False if the data was already complete.
 
     Raises:
         UserInputError: the input cannot be used, or the folder has data with other settings, is

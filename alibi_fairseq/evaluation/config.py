@@ -100,7 +100,8 @@ class SweepConfig:
     )
     score_to: TokenCount | None = option(
         "number of tokens at the start of the split after which none is scored; with "
-        "--per-document, this applies to each document",
+        "--per-document, this applies to each document, and windows do not cross document "
+        "boundaries",
         None,
         metavar="M",
         group=MEASUREMENT,

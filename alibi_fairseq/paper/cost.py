@@ -32,7 +32,7 @@ BASIS = (
     "V100 hours divided by the GPUs; in total, one run after another. H200 hours: one H200, from "
     "steps measured at 512 and 3,072 tokens. Evaluation: hours of one V100 at the speeds of Table "
     "1; an evaluation uses one GPU. "
-    "Checkpoints: weights and state of the optimizer in fp32; data are not included. "
+    "Checkpoints: weights and state of the optimizer in fp32; data is not included. "
     f"{markdown.NOTHING}: unknown."
 )
 

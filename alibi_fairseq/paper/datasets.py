@@ -1,6 +1,6 @@
 """Texts given for the paper's corpora, and binary data prepared from them.
 
-At a small scale the data are an excerpt.
+At a small scale the data is an excerpt.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def loading_into(trainer, resumes: bool, restores_position: bool = True) -> Iter
     Args:
         trainer: fairseq's trainer.
         resumes: False if a new training starts from the weights, whose positions may differ.
-        restores_position: False if the data are read from the first epoch on.
+        restores_position: False if the data is read from the first epoch on.
     """
     global _loading
     _loading = _Loading(trainer, resumes, restores_position)

@@ -164,8 +164,8 @@ class AlibiOptions:
     """Options of ALiBi. ``alibi_scale`` is None if it depends on the length of the text."""
 
     alibi_scale: float | None = option(
-        "divide the slopes by a factor, or by tokens / training tokens (dynamic); for evaluation "
-        "past the training length",
+        "divide the slopes by a factor, or by the number of tokens / the training length "
+        "(dynamic); for evaluation past the training length",
         "none",
         parse=read_slope_divisor,
     )

@@ -1,6 +1,7 @@
 """Layer patterns of open models by name, as notations of ``compare``.
 
-The windows are those of the models. With shorter training lengths, give others:
+The windows are those of the models, except for ``gemma3``, which has the default of transformers.
+With shorter training lengths, give others:
 ``rnope_swa/attention_window=64+64+64+0``.
 """
 
@@ -44,7 +45,8 @@ MODEL_PATTERNS = {
     "gemma3": ModelPattern(
         "rotary/attention_window=4096+4096+4096+4096+4096+0",
         "Gemma 3",
-        "Gemma 3 uses a different rotary base in the layers without a window",
+        "Gemma 3 uses a different rotary base in the layers without a window; released models have "
+        "windows of 512 (270M, 1B) or 1,024 tokens (4B to 27B), not transformers' default of 4,096",
     ),
 }
 

@@ -74,8 +74,8 @@ class RotaryOptions:
     )
     rotary_scaling: RotaryScaling | None = option(
         "slow the rotation down past the training length: pi, ntk, yarn, llama3, or longrope with "
-        "a factor or, except for longrope, 'dynamic' (yarn:4, ntk:dynamic) and, to continue a "
-        "training, its earlier training length (yarn:4:512)",
+        "a factor or, except for longrope, 'dynamic' (yarn:4, ntk:dynamic) and, when you "
+        "continue a trained model, its earlier training length (yarn:4:512)",
         "none",
         parse=read_rotary_scaling,
     )
