@@ -43,7 +43,7 @@ class StudyConfig(ExperimentConfig):
         "number of entries of one sentencepiece dictionary that all texts share"
     )
     introduction: str = yaml_key(
-        "first paragraph of the study's page, in Markdown, if it has its own", ""
+        "introduction of the study's page, in Markdown; replaces the default one", ""
     )
     tests: ComparedModels | None = yaml_key(
         "`corpus` and `train_length` of the models that the six tests compare; the results then "

@@ -56,7 +56,7 @@ class Provenance(JsonObject):
     """Origin of results. None means unknown, or, in a merged file, that its parts differ.
 
     Attributes:
-        command: command line; of a merged file, one per line.
+        command: command line; for a merged file, one command per line.
         git_commit: commit of the clone; None for an installed copy. For a run, the commit at its
             last start.
         git_clean: True if nothing outside ``results/`` differed from the commit.

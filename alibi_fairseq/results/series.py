@@ -49,7 +49,7 @@ class Facts:
     """Properties of a model that follow from its settings, for tables. None means unknown.
 
     Attributes:
-        architecture: registered name of the architecture; of a Hugging Face model, its class.
+        architecture: registered name of the architecture; for a Hugging Face model, its class.
         parameters: number of parameters; shared ones count once.
         layers: number of layers.
         width: size of a token's embedding in the layers.
@@ -91,7 +91,7 @@ class Series:
     Attributes:
         settings: every setting that isn't a default: fairseq's options as ``group.field``, the
             position ``method``, the number of ``processes``, and the hashes of data, dictionary,
-            and plugin; of a model whose training is unknown, the hash of its ``weights``. Paths
+            and plugin; for a model whose training is unknown, the hash of its ``weights``. Paths
             and the seed aren't settings.
         history: earlier settings, if the training was resumed with different ones.
         start: SHA-256 of the checkpoint from whose weights the run started.

@@ -36,7 +36,7 @@ class TextValues:
         position_tokens, position_bits: number of tokens and total loss of each bucket.
         position_errors: standard error over windows of the mean loss of each bucket, in bits per
             token; None for a bucket of one window.
-        longest_window: tokens of the longest window; less than the length if the text ends before.
+        longest_window: tokens of the longest window; less than the length if the text is shorter.
         min_context, mean_context: context of the scored tokens.
     """
 
@@ -99,7 +99,7 @@ class ProbeValues:
     """Accuracy on the sequences of a probe.
 
     Attributes:
-        accuracy: fraction of the symbols that the model predicts.
+        accuracy: fraction of the symbols that the model predicts correctly.
         gap: number of fillers between the symbols and their first occurrence.
         trials: number of sequences.
         chance: accuracy of guessing.
@@ -136,7 +136,7 @@ class Cost:
         seconds: duration of the forward passes, or since the start of training, with
             validation and saving.
         gpu_seconds: that duration times the number of GPUs.
-        tokens_per_second: of an evaluation without loading; of a run, over all updates so far
+        tokens_per_second: for an evaluation, without loading; for a run, over all updates so far
             and all processes, without validation and saving.
         tokens_per_second_batch_1: one window at a time, as in the paper's Tables 2 to 4.
         tokens_per_second_per_process: ``tokens_per_second`` of one process, for runs whose number
