@@ -67,7 +67,7 @@ def _perplexities(study: StudyResults) -> str:
     for corpus, tested_on, train_length in groups:
         models = method_losses(study.losses, corpus, train_length, tested_on)
         lengths = sorted({length for by_length in models.values() for length in by_length})
-        parts.append(f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:")
+        parts.append(f"Trained on {corpus} with L = {train_length:,}, tested on {tested_on}:")
         parts.append(perplexity_table(models, lengths))
         if len(models) > 1:  # a single line shows no more than the table
             path = study.folder / f"{corpus}-{train_length}-on-{tested_on}.svg"

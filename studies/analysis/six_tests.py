@@ -12,7 +12,12 @@ import yaml
 
 from alibi_fairseq.positions.display_names import method_name
 
-from .baseline import baseline_evaluations, baseline_is_trained, estimate_lead
+from .baseline import (
+    baseline_evaluations,
+    baseline_is_trained,
+    estimate_lead,
+    recovered_gain,
+)
 from .compared_models import ComparedLosses, ComparedModels
 from .estimates import Estimate, percent, percent_to_nats
 from .evaluation_key import EvaluationKey
@@ -97,7 +102,7 @@ class HypothesisTest:
         conditions: must all hold.
         found_instead: what an interval ``below`` or ``above`` the range of a condition shows.
         baseline_trained: False if the baseline has not learned positions.
-        baseline_size: ALiBi's lead over the baseline, in parentheses; empty while it is unknown.
+        baseline_size: what the rule for baselines compares, in parentheses; empty while unknown.
         missing_baselines: models without all seeds that only ``baseline_trained`` depends on.
         adjusted_p: p value after Holm's correction; None while models are missing.
         topic: what it is about.
@@ -215,13 +220,21 @@ def _build_test(declared: Mapping, losses: ComparedLosses) -> HypothesisTest:
     )
     if test.name != "E6":
         return test
-    lead = estimate_lead(losses)
     return replace(
         test,
         baseline_trained=baseline_is_trained(losses),
-        baseline_size="" if lead is None else f" (lead {percent(lead.value)})",
+        baseline_size=_baseline_size(losses),
         missing_baselines=missing_models(losses, baseline_evaluations(losses.models)),
     )
+
+
+def _baseline_size(losses: ComparedLosses) -> str:
+    """Return what the study's rule for E6's baseline compares; empty while it is unknown."""
+    if losses.models.baseline == "share":
+        share = recovered_gain(losses)
+        return "" if share is None else f" (recovers {max(share, 0):.0%})"
+    lead = estimate_lead(losses)
+    return "" if lead is None else f" (lead {percent(lead.value)})"
 
 
 def declared_conditions(declared: Mapping, losses: ComparedLosses) -> list[Condition]:

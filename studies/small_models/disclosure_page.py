@@ -22,7 +22,7 @@ from ..sections.ranking import ranking_section
 from ..sections.six_tests import location_cell
 from ..sections.templates import join_parts, write_page
 from ..sections.training import origins_table, seeds_by_model, trials_table
-from ..sections.wording import join_words
+from ..sections.wording import join_words, method_in_words
 from .models import CORPUS, MODELS, PRIMARY, SECONDARY
 from .t5_context import t5_context_section
 
@@ -34,6 +34,8 @@ TRIALS = {
     "sinusoidal-12M": "sinusoidal embeddings, 12.0M tokens",
     SECONDARY: "the secondary models, 0.77M tokens",
 }
+#: Commit ce84c3f5, the first version of the protocol.
+PROTOCOL_DATE = "2026-11-24T18:05:00Z"
 #: The primary models, each at its training length, in the order of the protocol.
 PROTOCOL_MODELS = (
     *("alibi-1@1", "sinusoidal-1@1", "rotary-1@1", "t5-1@1", "none-1@1"),
@@ -59,6 +61,7 @@ def write_disclosure_page(
         folder,
         TEMPLATE,
         TEMPLATE.name,
+        unknown_before=_unknown_before(studies[SECONDARY].models),
         **_known_before(primary, secondary),
         not_trained="\n".join(f"- {model}" for model in missing_models(primary, PROTOCOL_MODELS)),
         hours=f"{sum(model.hours for model in studies[PRIMARY].models):.1f}",
@@ -73,6 +76,16 @@ def write_disclosure_page(
         secondary_origins=origins_table(studies[SECONDARY].models),
         secondary_changes=_uncommitted_changes(SECONDARY, studies[SECONDARY].models),
     )
+
+
+def _unknown_before(models: Iterable[FinishedModel]) -> str:
+    """Return the methods of which no model was trained when the protocol was committed."""
+    first: dict[str, str] = {}
+    for model in models:
+        method = method_in_words(model.model.method)
+        date = model.provenance.date
+        first[method] = min(date, first.get(method, date))
+    return join_words([method for method, date in first.items() if date > PROTOCOL_DATE])
 
 
 def _known_before(primary: ComparedLosses, secondary: ComparedLosses) -> dict[str, object]:
@@ -179,7 +192,9 @@ def _uncommitted_changes(part: str, models: Sequence[FinishedModel]) -> str:
     of_commits = [model for model in models if model.provenance.git_commit in commits]
     which = seeds_by_model(changed)
     if len(of_commits) == len(changed) and None not in commits:
-        which = f"all of commit {join_words(sorted(commit[:7] for commit in commits if commit))}"
+        which = (
+            f"all those of commit {join_words(sorted(commit[:7] for commit in commits if commit))}"
+        )
     return (
         f"{len(changed)} of {len(models)} {part} models were trained from a working tree with "
         f"uncommitted changes: {which}."

@@ -83,8 +83,11 @@ def _directions(losses: ComparedLosses) -> dict[str, object]:
 
 
 def _with_change(change: MethodChange) -> str:
-    """Return a method with its change, such as ``ALiBi with cap 50: -3.1%``."""
-    return f"{method_in_words(change.method)}: {percent(change.estimate.value)}"
+    """Return a method with its change, such as ``ALiBi with cap 50 (-3.1%)``."""
+    name = method_in_words(change.method)
+    value = percent(change.estimate.value)
+    # An abbreviation is in parentheses already: "rotary embeddings (RoPE; +90.7%)".
+    return f"{name[:-1]}; {value})" if name.endswith(")") else f"{name} ({value})"
 
 
 def _beyond_table(losses: Losses) -> str:
