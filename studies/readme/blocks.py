@@ -78,6 +78,8 @@ def _gpu_study() -> dict[str, str]:
     assert pair is not None, "the paper has the pair"
     assert pair.cost is not None, "the paper has both models of ALiBi"
     assert pair.cost > 0, "training short raises perplexity"
+    low, high = effects.cost.interval()
+    assert low < 0 < high, "no difference between the models is known"
     return {
         "gpu_short": str(models.train_length),
         "gpu_long": f"{4 * models.train_length:,}",

@@ -308,10 +308,10 @@ def test_readme_states_what_was_found(tmp_path):
     found = " ".join(text.split())
     assert "4.3%, 6.9%, and 8.9% lower" in found
     assert "after 12.3M training tokens, its sinusoidal baseline is still undertrained" in found
-    assert "models of our [title test](results/title/README.md), by 1.9%." in found
-    assert "perplexity is 0.10% lower for ALiBi models trained on 512-token sequences" in found
-    assert "than for those trained on 2,048 (95% interval: 1.4% lower to 1.2% higher)" in found
-    assert "In the paper, training short raises perplexity by 3.2%;" in found
+    assert "32 instead of 128 tokens raises it by [1.9%](results/title/README.md)." in found
+    assert "it is 0.10% lower for the former (95% interval: 1.4% lower to 1.2% higher)" in found
+    assert "In the paper, training short raises it by 3.2%." in found
+    assert "is 2.1% lower than at the training length, instead of 6.9%" in found
 
 
 def test_caption_of_readme_says_what_the_figure_shows():
