@@ -307,8 +307,9 @@ def test_readme_states_what_was_found(tmp_path):
     assert text == (ROOT / "README.md").read_text()
     found = " ".join(text.split())
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    assert "after 12.3M training tokens, its sinusoidal baseline is still undertrained" in found
-    assert "32 instead of 128 tokens raises it by [1.9%](results/title/README.md)." in found
+    claim = "is 1.9% lower at 128 tokens than that of sinusoidal embeddings trained on 128"
+    assert f"{claim} (95% interval: 0.68% to 3.1%)" in found
+    assert "32 instead of 128 tokens raises it by [2.6%](results/title/README.md)." in found
     assert "it is 0.10% lower for the former (95% interval: 1.4% lower to 1.2% higher)" in found
     assert "In the paper, training short raises it by 3.2%." in found
     assert "is 2.1% lower than at the training length, instead of 6.9%" in found
