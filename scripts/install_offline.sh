@@ -36,9 +36,9 @@ for module in pip torch numpy; do
     fail "$python has no $module; install_offline.sh needs a Python with pip, PyTorch and NumPy."
 done
 
-# One per line: the wheels of this project and, unless this version is installed, fairseq. Then those of their
-# requirements that the bundle has wheels for. fairseq also requires packages that language models do
-# not use, which would make the bundle much larger.
+# One per line: the wheels of this project and, unless this version is installed, fairseq. Then those
+# of their requirements that the bundle has wheels for. fairseq also requires packages that language
+# models do not use, which would make the bundle much larger.
 plan="$("$python" - << 'PYTHON'
 import re
 import sys
@@ -55,14 +55,14 @@ wheels = {normalized(name.split("-")[0]): name for name in names}
 fairseq = wheels["fairseq-fixed"]
 _, version, tag = fairseq.split("-")[:3]
 if not tag.startswith("cp%d%d" % sys.version_info[:2]):
-    version = re.sub(r"cp(\d)(\d+)", r"\1.\2", tag)
-    sys.exit("the bundle is for Python %s, and this is %d.%d" % (version, *sys.version_info[:2]))
+    python = re.sub(r"cp(\d)(\d+)", r"\1.\2", tag)
+    sys.exit("the bundle is for Python %s, and this is %d.%d" % (python, *sys.version_info[:2]))
 print(wheels["alibi-fairseq"])
 try:
     installed = metadata.version("fairseq-fixed")
 except metadata.PackageNotFoundError:
     installed = None
-if installed != fairseq.split("-")[1]:
+if installed != version:
     print(fairseq)
 for project in ("alibi-fairseq", "fairseq-fixed"):
     (distribution,) = metadata.distributions(path=[wheels[project]])

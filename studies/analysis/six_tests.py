@@ -12,12 +12,7 @@ import yaml
 
 from alibi_fairseq.positions.display_names import method_name
 
-from .baseline import (
-    baseline_evaluations,
-    baseline_is_trained,
-    estimate_lead,
-    recovered_gain,
-)
+from .baseline import baseline_evaluations, baseline_is_trained, estimate_lead, recovered_gain
 from .compared_models import ComparedLosses, ComparedModels
 from .estimates import Estimate, percent, percent_to_nats
 from .evaluation_key import EvaluationKey
