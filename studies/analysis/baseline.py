@@ -14,6 +14,8 @@ SMALLEST_SHARE = 0.5
 
 #: Evaluations at 4 L of the models that are trained at 4 L: no positions, sinusoidal, and ALiBi.
 TRAINED_LONG = ("none-4@4", "sinusoidal-4@4", "alibi-4@4")
+#: The same methods, trained and evaluated at L.
+TRAINED_SHORT = ("none-1@1", "sinusoidal-1@1", "alibi-1@1")
 
 
 def baseline_is_trained(losses: ComparedLosses) -> bool:
@@ -48,14 +50,20 @@ def estimate_lead(losses: ComparedLosses) -> Estimate | None:
     return losses.change(sinusoidal, alibi)
 
 
-def recovered_gain(losses: ComparedLosses) -> float | None:
+def recovered_gain(
+    losses: ComparedLosses, evaluations: tuple[str, str, str] = TRAINED_LONG
+) -> float | None:
     """Return the fraction of ALiBi's gain over no positions that sinusoidal embeddings have.
 
-    All three are trained and evaluated at 4 L. The result is None while one of them is missing, and
-    if ALiBi gains nothing.
+    Args:
+        losses: losses of the models.
+        evaluations: evaluations of no positions, sinusoidal embeddings, and ALiBi.
+
+    Returns:
+        None while one of the evaluations is missing, and if ALiBi gains nothing.
     """
     means = []
-    for evaluation in TRAINED_LONG:
+    for evaluation in evaluations:
         found = losses.find(evaluation)
         if found is None:
             return None

@@ -8,12 +8,13 @@ from alibi_fairseq.experiment.config_files import load_config
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting.page import fill_file
 
-from ..analysis.compared_models import ComparedLosses, ComparedModels
+from ..analysis.compared_models import SLIDING, ComparedLosses, ComparedModels
 from ..analysis.cost_and_lead import estimate_cost_and_lead, paper_pairs, table5_pair
 from ..analysis.study_results import StudyResults
 from ..config import StudyConfig
 from ..sections.changes import change_in_words, interval_in_words, size_in_words
 from ..sections.templates import bullets
+from ..sections.wording import millions
 from ..small_models.findings import findings_of_small_models
 from ..small_models.models import MODELS, PRIMARY, RESULTS
 from ..title.outcome import load_budgets, title_outcome
@@ -96,10 +97,20 @@ def _title_test() -> dict[str, object]:
     outcome = title_outcome(budgets)
     assert outcome is not None, "a budget is finished"
     cost = outcome.effects.cost
+    sliding = outcome.budget.effects(SLIDING).short_vs_long
+    earlier = {}
+    if len(outcome.complete) > 1:
+        before = outcome.complete[-2]
+        earlier["earlier_tokens"] = millions(before.tokens)
+        earlier["earlier"] = change_in_words(before.effects().short_vs_long.value)
     return {
         "small_cost": size_in_words(cost.value) if cost.interval()[0] > 0 else "",
         "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),
         "num_pairs": len(pairs),
+        "sliding": change_in_words(sliding.value),
+        "sliding_interval": interval_in_words(sliding),
+        "is_sliding_unclear": sliding.interval()[0] <= 0 <= sliding.interval()[1],
+        **earlier,
         **outcome_slots(outcome, budgets),
     }
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.values import TextValues
 
 from ..analysis.compared_models import ComparedLosses
+from ..analysis.estimates import percent_to_nats
 from ..analysis.six_tests import NOT_SUPPORTED, SUPPORTED, missing_models, run_tests
 from ..analysis.study_results import FinishedModel, StudyResults
 from ..sections.changes import change_cells, change_in_words
@@ -32,8 +32,13 @@ TRIALS = {
     PRIMARY: "the primary models, 3.0M tokens",
     "sinusoidal-3M": "sinusoidal embeddings, 3.0M tokens",
     "sinusoidal-12M": "sinusoidal embeddings, 12.0M tokens",
+    "rates-12M": "ALiBi and T5 bias, 12.0M tokens, made after all primary models",
     SECONDARY: "the secondary models, 0.77M tokens",
 }
+#: The method whose primary models were trained beyond the time limit of the protocol.
+LATE_METHOD = "none"
+#: Margin of E3, in percent.
+E3_MARGIN = 2.0
 #: Commit ce84c3f5, the first version of the protocol.
 PROTOCOL_DATE = "2026-11-24T18:05:00Z"
 #: The primary models, each at its training length, in the order of the protocol.
@@ -64,7 +69,7 @@ def write_disclosure_page(
         unknown_before=_unknown_before(studies[SECONDARY].models),
         **_known_before(primary, secondary),
         not_trained="\n".join(f"- {model}" for model in missing_models(primary, PROTOCOL_MODELS)),
-        hours=f"{sum(model.hours for model in studies[PRIMARY].models):.1f}",
+        **_late_models(studies[PRIMARY].models),
         ranking=ranking_section(studies[PRIMARY], MODELS, folder),
         **_test_text(studies[PRIMARY].models),
         trials=_trials(studies, [part for part in TRIALS if part != SECONDARY]),
@@ -113,6 +118,18 @@ def _known_before(primary: ComparedLosses, secondary: ComparedLosses) -> dict[st
     }
 
 
+def _late_models(models: Iterable[FinishedModel]) -> dict[str, str]:
+    """Return how long the models within the protocol's time limit took, and those beyond it."""
+    hours = 0.0
+    late = set()
+    for model in models:
+        if model.model.method == LATE_METHOD:
+            late.add(str(model.model.train_length))
+        else:
+            hours += model.hours
+    return {"hours": f"{hours:.1f}", "late_lengths": join_words(sorted(late))}
+
+
 def _test_text(models: Sequence[FinishedModel]) -> dict[str, object]:
     """Return which tokens of which articles the primary models are tested on; empty values without.
 
@@ -158,29 +175,62 @@ def trials_without_origin(tuning: Mapping[str, dict]) -> str:
 
 
 def _rate_check(studies: Mapping[str, StudyResults]) -> dict[str, str]:
-    """Return what the second trials of sinusoidal embeddings say about the other rates.
+    """Return what trials at 12.0M tokens say about the rates that trials at 3.0M tokens chose.
 
-    The values are empty if the second trials chose the same rate.
+    The values are empty if both choose the same rate for sinusoidal embeddings.
     """
     name = f"{CORPUS}/sinusoidal-{MODELS.train_length}"
     first = studies["sinusoidal-3M"].trials.get(name)
     second = studies["sinusoidal-12M"].trials.get(name)
-    names = ("rate_methods", "short_rate", "long_rate", "rate_change")
+    names = ("short_rate", "long_rate", "rate_change", "later_checks", "unchecked", "e3")
     if first is None or second is None or first["lr"] == second["lr"]:
         return dict.fromkeys(names, "")
-    bits = {trial["lr"]: trial["loss_bits"] for trial in second["trials"]}
-    change = (bits[first["lr"]] - bits[second["lr"]]) * math.log(2)
-    methods = []
+    checks = []
+    changes = []
+    unchecked = []
     for path, outcome in studies[PRIMARY].trials.items():
-        method = path.split("/")[1].rsplit("-", 1)[0]
-        if outcome["lr"] == first["lr"] and method != "sinusoidal":
-            methods.append(method_name(method))
+        if outcome["lr"] != first["lr"]:
+            continue
+        method = method_in_words(path.split("/")[1].rsplit("-", 1)[0])
+        later = studies["rates-12M"].trials.get(path)
+        if later is None:
+            unchecked.append(method)
+            continue
+        changes.append(_rate_gain(outcome["lr"], later))
+        checks.append(_checked_rate(method, outcome["lr"], later))
     return {
-        "rate_methods": " and ".join(methods),
         "short_rate": f"{first['lr']:g}",
         "long_rate": f"{second['lr']:g}",
-        "rate_change": change_in_words(change),
+        "rate_change": change_in_words(-_rate_gain(first["lr"], second)),
+        "later_checks": " ".join(checks),
+        "unchecked": join_words(unchecked),
+        "e3": _effect_on_e3([*changes, _rate_gain(first["lr"], second)] if unchecked else changes),
     }
+
+
+def _rate_gain(used: float, trials: Mapping) -> float:
+    """Return the change in log perplexity from a rate to the best one of later trials."""
+    bits = {trial["lr"]: trial["loss_bits"] for trial in trials["trials"]}
+    return (bits[trials["lr"]] - bits[used]) * math.log(2)
+
+
+def _checked_rate(method: str, used: float, trials: Mapping) -> str:
+    """Return a sentence about the rate that later trials choose for a method."""
+    if trials["lr"] == used:
+        return f"For {method}, {used:g} has the lowest loss there as well."
+    change = change_in_words(_rate_gain(used, trials))
+    return f"For {method}, the perplexity of {trials['lr']:g} is {change} than that of {used:g}."
+
+
+def _effect_on_e3(changes: Sequence[float]) -> str:
+    """Return a sentence about E3 if other rates change log perplexity by these values."""
+    margin = percent_to_nats(E3_MARGIN)
+    if max(map(abs, changes), default=0.0) < margin:
+        return f"This is less than the margin of E3 ({E3_MARGIN:g}%)."
+    return (
+        f"A difference of this size is larger than the margin of E3 ({E3_MARGIN:g}%), so E3 could "
+        "come out differently with rates chosen at 12.0M tokens."
+    )
 
 
 def _uncommitted_changes(part: str, models: Sequence[FinishedModel]) -> str:

@@ -18,8 +18,8 @@ MODELS = ComparedModels(CORPUS, train_length=128, baseline="share")
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"
 SECONDARY = "secondary"
-#: Configurations of the study, and folders of their results. The last two only have trials.
-CONFIGURATIONS = (PRIMARY, SECONDARY, "sinusoidal-3M", "sinusoidal-12M")
+#: Configurations of the study, and folders of their results. The last three only have trials.
+CONFIGURATIONS = (PRIMARY, SECONDARY, "sinusoidal-3M", "sinusoidal-12M", "rates-12M")
 
 #: Evaluation lengths of the tables and figures.
 LENGTHS = (128, 256, 512, 1024, 2048)
