@@ -97,7 +97,8 @@ def _title_test() -> dict[str, object]:
     outcome = title_outcome(budgets)
     assert outcome is not None, "a budget is finished"
     cost = outcome.effects.cost
-    sliding = outcome.budget.effects(SLIDING).short_vs_long
+    effects = outcome.budget.effects(SLIDING)
+    sliding = effects.short_vs_long
     earlier = {}
     if len(outcome.complete) > 1:
         before = outcome.complete[-2]
@@ -107,6 +108,7 @@ def _title_test() -> dict[str, object]:
         "small_cost": size_in_words(cost.value) if cost.interval()[0] > 0 else "",
         "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),
         "num_pairs": len(pairs),
+        "sliding_cost": size_in_words(effects.cost.value) if effects.cost.value > 0 else "",
         "sliding": change_in_words(sliding.value),
         "sliding_interval": interval_in_words(sliding),
         "is_sliding_unclear": sliding.interval()[0] <= 0 <= sliding.interval()[1],
