@@ -6,7 +6,9 @@ import signal
 import socket
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from cached_hydra import cache_hydra
@@ -105,6 +107,13 @@ def describe(data, **splits: dict) -> None:
         data, **known, splits=splits, sources=[], settings={}, seconds=1.0
     )
     manifest.save(described, data)
+
+
+def damage_index(path: Path) -> None:
+    """Damage the index of binary data as an overflow does: the last position is 4 GiB too small."""
+    positions = np.fromfile(path, np.int64, offset=path.stat().st_size - 8)
+    content = path.read_bytes()[:-8]
+    path.write_bytes(content + (positions - (1 << 32)).tobytes())
 
 
 def without_times(result: Result) -> Result:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..completion_marker import CompletionMarker
+from ..errors import UserInputError
 from ..progress_bar import make_progress_bar
 from .iterables import batches
 from .tokenization import END_OF_LINE, SPECIAL, Tokenizer
 from .worker_pool import map_in_order
 
 if TYPE_CHECKING:
+    from fairseq.data.indexed_dataset import MMapIndexedDataset
     from torch import Tensor
 
 #: Bytes of text that are tokenized in one call.
@@ -221,3 +224,41 @@ def write_lines(prefix: Path, lines: Iterable[Tensor], entries: int) -> None:
     for line in lines:
         builder.add_item(line)
     builder.finalize(f"{prefix}.idx")
+
+
+def check_indexes(folder: Path) -> None:
+    """Check the index of each file of binary data in a folder and its shards.
+
+    Raises:
+        UserInputError: see :func:`check_index`.
+    """
+    from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+    for path in sorted(folder.rglob("*.idx")):
+        check_index(path, MMapIndexedDataset.Index(str(path)))
+
+
+def check_index(path: str | os.PathLike, index: MMapIndexedDataset.Index) -> int:
+    """Check the position of the last item, which overflows (facebookresearch/fairseq#5532).
+
+    Args:
+        path: the index's file.
+        index: its content.
+
+    Returns:
+        The number of bytes of the binary data.
+
+    Raises:
+        UserInputError: the position is not the size of all items before.
+    """
+    if not len(index):
+        return 0
+    size = np.dtype(index.dtype).itemsize
+    end = int(index.sizes.sum(dtype=np.int64)) * size
+    last, tokens = index[len(index) - 1]
+    if int(last) + int(tokens) * size != end:
+        raise UserInputError(
+            f"{path} is damaged, as fairseq and earlier versions of this package write it for more "
+            "than 2 GiB. Delete the data with all shards, and prepare it again with alibi-fairseq."
+        )
+    return end

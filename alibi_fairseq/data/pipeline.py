@@ -20,7 +20,7 @@ from ..errors import UserInputError
 from ..files import check_data_path, check_disk, locked
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
-from .binarization import binarize
+from .binarization import binarize, check_indexes
 from .corpus_builder import CorpusBuilder
 from .sources import check_output_folder
 from .tokenization import Tokenizer
@@ -159,7 +159,7 @@ def _finished_manifest(out: Path, settings: dict) -> dict | None:
     publishing leaves it behind.
 
     Raises:
-        UserInputError: the folder has different data.
+        UserInputError: the folder has different data, or a damaged index.
     """
     data_bin = out / "data-bin"
     if not data_bin.exists():
@@ -172,6 +172,7 @@ def _finished_manifest(out: Path, settings: dict) -> dict | None:
         )
     description = f"{data_bin} was prepared"
     check_settings(manifest["settings"], settings, description, _ADVICE)
+    check_indexes(data_bin)
     if _settings_in(out / "work") == manifest["settings"]:
         with suppress(OSError):  # another process is deleting it
             _delete_work_folder(out / "work")

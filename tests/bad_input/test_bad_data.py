@@ -10,6 +10,7 @@ import pytest
 import torch
 from bad_input_cases import eval_command
 from commands import SHORT
+from conftest import damage_index
 from fairseq.data import Dictionary, indexed_dataset
 
 from alibi_fairseq.errors import UserInputError
@@ -36,6 +37,15 @@ def test_incomplete_data_is_rejected(data_bin, checkpoint, tmp_path, refuse):
         "train", data, *SHORT, "--save-dir", tmp_path / "run"
     )
     assert not [*tmp_path.glob("out.json"), *tmp_path.rglob("checkpoint_last.pt")]
+
+
+def test_damaged_index_is_rejected(data_bin, checkpoint, tmp_path, refuse):
+    """Earlier versions and fairseq with NumPy 2 write such an index for more than 2 GiB of data."""
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    for path in data.glob("*.idx"):
+        damage_index(path)
+    assert ".idx is damaged" in refuse(*eval_command(data, checkpoint, tmp_path / "out.json"))
+    assert ".idx is damaged" in refuse("train", data, *SHORT, "--save-dir", tmp_path / "run")
 
 
 def test_token_out_of_range_is_rejected_before_the_model(data_bin, tmp_path):

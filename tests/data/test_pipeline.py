@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 from commands import in_process
+from conftest import damage_index
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.tasks import FairseqTask
 from preparations import sentences
 
@@ -16,6 +19,7 @@ from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.sources import single_spaced
 from alibi_fairseq.data.tokenization import Words, train_sentencepiece
 from alibi_fairseq.data.wikitext103 import count_words
+from alibi_fairseq.data.worker_pool import map_in_order
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import locked
 
@@ -82,6 +86,31 @@ def test_unknown_words_are_counted(tmp_path):
     parts = text_parts(tmp_path / "text", "test")
     counts = binarize(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
     assert counts == {"lines": 3, "words": 5, "bytes": 15, "tokens": 8, "unknown": 2, "items": 3}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_index_of_large_data_does_not_overflow(tmp_path, workers):
+    """Parts of 800 MB each are 4.8 GB, of which only the indexes exist here."""
+    prefixes = [tmp_path / f"part{number}" for number in range(6)]
+    for prefix in prefixes:
+        prefix.with_suffix(".bin").touch()
+        with MMapIndexedDataset.Index.writer(f"{prefix}.idx", np.uint16) as index:
+            index.write([400_000_000])
+    targets = [("train", prefixes), ("valid", [])]
+    for _ in map_in_order(binarization._join_parts, targets, workers, tmp_path, tmp_path, 1000):
+        pass
+    joined = MMapIndexedDataset.Index(str(tmp_path / "train.idx"))
+    assert joined._pointers.tolist() == [800_000_000 * number for number in range(6)]
+
+
+def test_rerun_rejects_damaged_index(tmp_path):
+    (tmp_path / "text.txt").write_text("A line.\n" * 2000)
+    corpus = CustomTextBuilder([tmp_path / "text.txt"], "words")
+    prepare_corpus(corpus, tmp_path)
+    assert not prepare_corpus(corpus, tmp_path)[1]
+    damage_index(tmp_path / "data-bin" / "valid.idx")
+    with pytest.raises(UserInputError, match=r"data-bin/valid\.idx is damaged, .* Delete"):
+        prepare_corpus(corpus, tmp_path)
 
 
 @pytest.fixture

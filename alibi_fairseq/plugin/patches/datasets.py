@@ -1,4 +1,4 @@
-"""Workarounds for binary data: formats that could run code, and samples that fairseq leaves out."""
+"""Workarounds for binary data: unsafe formats, data of more than 2 GiB, and samples left out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from fairseq.data import data_utils, indexed_dataset
 from fairseq.data.plasma_utils import PlasmaStore, PlasmaView
 
+from ...data.binarization import check_index
 from ...errors import UserInputError
 from . import patch_method
 
@@ -30,13 +31,24 @@ def open_complete_data(make, path, impl, *arguments, **keywords):
         )
     data = make(path, impl, *arguments, **keywords)
     if data is not None and len(data):
-        index = data._index
-        end = index._pointers[-1] + index._sizes[-1] * np.dtype(index.dtype).itemsize
+        end = check_index(f"{path}.idx", data._index)
         if end > os.path.getsize(f"{path}.bin"):
             raise UserInputError(
                 f"{path}.bin was not copied completely: its index has {end:,} bytes. Copy it again."
             )
     return data
+
+
+@patch_method(indexed_dataset.MMapIndexedDatasetBuilder, "merge_file_")
+def merge_large_files(merge, builder, another_file):
+    """Merge binary data of more than 2 GiB in total.
+
+    fairseq sums up the sizes of merged items to their positions. The sizes have 32 bits, and so
+    have the sums with NumPy 2, which overflow (facebookresearch/fairseq#5532).
+    """
+    merged = len(builder._sizes)
+    merge(builder, another_file)
+    builder._sizes[merged:] = [int(size) for size in builder._sizes[merged:]]
 
 
 # Not __init__: PlasmaStore.__del__ fails on an object without a server.
