@@ -31,6 +31,8 @@ from .tokenization import ByteLevelBpe, Tokenizer, train_sentencepiece
 CORPUS = "cc100-roberta"
 #: Bytes of the paper's text.
 PAPER_BYTES = 461e9
+#: Tokens of the paper's validation split.
+PAPER_VALID_TOKENS = 649_000
 #: Bytes of text in a shard.
 SHARD_BYTES = 4e9
 #: Folder of the sorted chunks in OUT/work.
@@ -71,9 +73,10 @@ class Cc100Roberta(CorpusBuilder):
     vocab_bpe: str | os.PathLike | None = option(
         "GPT-2's vocab.bpe, which --encoder-json requires", None, metavar="FILE"
     )
-    valid_tokens: int = option(
-        "number of tokens of the validation split; the default is the paper's",
-        649_000,
+    valid_tokens: int | None = option(
+        "number of tokens of the validation split (default: 649000 as in the paper, and at most a "
+        "tenth of an excerpt)",
+        None,
         type=positive_integer,
     )
     shards: int | None = option(
@@ -97,7 +100,7 @@ class Cc100Roberta(CorpusBuilder):
             "seed": self.seed,
             "tokenizer": "sentencepiece",
             "vocabulary": self.vocab_size,
-            "valid_tokens": self.valid_tokens,
+            "valid_tokens": self._valid_tokens,
             "shards": self.shards,
             "sample_bytes": _SAMPLE_BYTES,
         }
@@ -113,6 +116,15 @@ class Cc100Roberta(CorpusBuilder):
     def _bpe_files(self) -> list[str | os.PathLike]:
         """Given files of GPT-2's BPE. :meth:`settings` rejects a single one."""
         return [file for file in (self.encoder_json, self.vocab_bpe) if file is not None]
+
+    @property
+    def _valid_tokens(self) -> int:
+        """Number of tokens of the validation split."""
+        if self.valid_tokens is not None:
+            return self.valid_tokens
+        if self.excerpt:
+            return min(PAPER_VALID_TOKENS, math.ceil(self.excerpt / 10))
+        return PAPER_VALID_TOKENS
 
     def write_normalized_text(self, work: Path, workers: int) -> dict:
         most = None
@@ -142,7 +154,7 @@ class Cc100Roberta(CorpusBuilder):
         Raises:
             UserInputError: validation would take more than half of the text.
         """
-        fraction = min(1.0, self.valid_tokens * BYTES_PER_TOKEN / max(1, size))
+        fraction = min(1.0, self._valid_tokens * BYTES_PER_TOKEN / max(1, size))
         limit = int(KEYS * fraction)
         if limit > _MAX_VALIDATION_LIMIT:
             raise self._too_little_text()
@@ -213,7 +225,7 @@ class Cc100Roberta(CorpusBuilder):
             encoded_lines = tokenizer.encode(split_lines(text))
             for number, ids in enumerate(encoded_lines, 1):
                 tokens += len(ids) + 1
-                if tokens >= self.valid_tokens:
+                if tokens >= self._valid_tokens:
                     return key + 1, number
         if limit < _MAX_VALIDATION_LIMIT:
             larger_limit = min(2 * limit, _MAX_VALIDATION_LIMIT)
@@ -223,7 +235,7 @@ class Cc100Roberta(CorpusBuilder):
     def _too_little_text(self) -> UserInputError:
         """Return the error for a validation set that takes more than half of the text."""
         return UserInputError(
-            f"A validation set of {self.valid_tokens:,} tokens would take more than half of the "
+            f"A validation set of {self._valid_tokens:,} tokens would take more than half of the "
             "text. Provide more text, or reduce --valid-tokens."
         )
 

@@ -148,6 +148,17 @@ def test_cc100_uses_gpt2_files(source, tmp_path):
         prepare_corpus(corpus, tmp_path / "out")
 
 
+def test_excerpt_has_a_smaller_validation_set(source, tmp_path, monkeypatch):
+    """The default of the whole text would be more than half of the excerpt."""
+    monkeypatch.setattr(cc100_roberta, "_MIN_EXCERPT_BYTES", 0)
+    excerpt = {"vocab_size": 350, "excerpt": 3000}
+    manifest, _ = prepare_corpus(Cc100Roberta([source], **excerpt), tmp_path / "out")
+    assert 300 <= manifest["splits"]["valid"]["tokens"] < 300 + 40
+    assert manifest["splits"]["train"]["tokens"] > 2000
+    with pytest.raises(UserInputError, match="validation set of 2,000 tokens would take"):
+        prepare_corpus(Cc100Roberta([source], valid_tokens=2000, **excerpt), tmp_path / "more")
+
+
 def test_shard_ranges_cover_all_keys():
     for total, count in ((10**6, None), (10**9, 7), (461 * 10**9, None)):
         parts = cc100_roberta.shard_ranges(12345, total, count)
