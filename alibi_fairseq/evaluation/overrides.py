@@ -19,6 +19,9 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
     fairseq applies overrides before a checkpoint is validated, so their errors would be blamed on
     the checkpoint. It also ignores options that are newer than the checkpoint.
 
+    A checkpoint with ``args`` has its configuration from them since it was loaded. fairseq would
+    build the model from ``args`` again, without the overrides, so they are removed.
+
     Args:
         state: contents of the checkpoint, which are changed.
         overrides: values by name of the option.
@@ -42,4 +45,5 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
         with open_dict(cfg):
             model[name] = value
     overwrite_args_by_name(cfg, overrides)  # also options of these names in other groups
+    state["args"] = None
     check_options(cfg, f"{path} with --model-overrides")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 from types import SimpleNamespace
 
@@ -40,6 +41,28 @@ def test_record_describes_model(sweep):
 def test_overrides_do_not_change_recorded_training_length(sweep, model, overrides):
     (record,) = sweep(model, lengths=[64], overrides=overrides)
     assert record.series.train_length == TRAIN_LENGTH
+
+
+@pytest.fixture
+def checkpoint_with_args(trained, tmp_path):
+    """Write the options of a checkpoint as fairseq did before version 1.0."""
+    state = torch.load(trained("stock"), weights_only=False)
+    cfg = state.pop("cfg")
+    args = {**cfg["common"], **cfg["task"], **cfg["model"]}
+    args |= {"arch": "transformer_lm", "task": "language_modeling", "criterion": "cross_entropy"}
+    torch.save({**state, "args": argparse.Namespace(**args)}, tmp_path / "old.pt")
+    return tmp_path / "old.pt"
+
+
+@pytest.mark.parametrize(
+    ("length", "overrides"),
+    [(16, {"no_scale_embedding": True}), (40, {"max_target_positions": 40})],
+)
+def test_overrides_change_checkpoints_with_args(sweep, checkpoint_with_args, length, overrides):
+    case = {"lengths": [length], "overrides": overrides}
+    (new,) = sweep("stock", "new", **case)
+    (old,) = sweep(checkpoint_with_args, "old", **case)
+    assert old.values.loss_bits == new.values.loss_bits
 
 
 def test_record_describes_windows(sweep):
