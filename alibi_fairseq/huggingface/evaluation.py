@@ -21,7 +21,7 @@ from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, installed_version
 from ..results.result import Result
 from ..results.values import TextSummary
-from .model_folder import ModelFolder
+from .model_folder import FolderHashes, ModelFolder
 from .text_file import Documents, read_documents, tokenize_documents
 from .transformers_model import load_transformers_model
 
@@ -62,34 +62,43 @@ def evaluate_folders(
         The results of all measurements, including earlier sweeps.
 
     Raises:
-        UserInputError: a measurement is impossible.
+        UserInputError: a measurement is impossible, or a folder is replaced meanwhile.
     """
     config = replace(config, splits=_split_names(texts))
     documents = [read_documents(path, config.per_document) for path in texts]
     transformers_logging.disable_progress_bar()
-    opened = [
-        ModelFolder.open(folder, config.overrides, options.trust_remote_code)
-        for folder in dict.fromkeys(folders)
-    ]
+    opened = []
+    for path in dict.fromkeys(folders):
+        folder = ModelFolder.open(path, config.overrides, options.trust_remote_code)
+        # At once, because the folder may be replaced while other models are evaluated.
+        opened.append((folder, folder.hashes()))
     if options.bos_per_window:
         # It changes the scores like an overridden option, so it is recorded with these.
         config = replace(config, overrides={**(config.overrides or {}), "bos_per_window": True})
     results: list[Result] = []
     with locked(lock_path(out), f"--out {out}", "evaluation"):
-        for folder in opened:
-            results += _evaluate(folder, texts, documents, config, out, options)
+        for folder, hashes in opened:
+            results += _evaluate(folder, hashes, texts, documents, config, out, options)
     return results
 
 
 def _evaluate(
     folder: ModelFolder,
+    hashes: FolderHashes,
     texts: list[Path],
     documents: list[Documents],
     config: SweepConfig,
     out: Path,
     options: FolderOptions,
 ) -> list[Result]:
-    """Evaluate one model on the documents of all texts."""
+    """Evaluate one model on the documents of all texts.
+
+    Args:
+        hashes: hashes of the folder when its configuration and tokenizer were read.
+
+    Raises:
+        UserInputError: a measurement is impossible, or the folder has other contents since then.
+    """
     splits = {}
     identities = {}
     for documents_of_text in documents:
@@ -109,7 +118,6 @@ def _evaluate(
     by_name = sorted(texts, key=lambda path: path.stem)
     provenance["data_sha256"] = sha256_files(by_name)
     provenance["versions"].update({name: installed_version(name) for name in _LIBRARIES})
-    hashes = folder.hashes()
     results = SweepResults(out, {folder.path: hashes.everything}, evaluator, provenance)
 
     def load_model(path: Path) -> LoadedModel:

@@ -80,6 +80,22 @@ def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch):
     assert load(tmp_path / "results.json").results == changed
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_folder_changed_before_its_turn_is_refused(refuse, text, tmp_path, monkeypatch, name):
+    folder = make_folder(tmp_path / "model")
+    evaluate_folder = evaluation._evaluate
+
+    def change_and_evaluate(*arguments):
+        (folder / name).write_text((folder / name).read_text() + "\n")
+        return evaluate_folder(*arguments)
+
+    monkeypatch.setattr(evaluation, "_evaluate", change_and_evaluate)
+    out = tmp_path / "results.json"
+    problem = refuse("eval", text, "--path", folder, "--lengths", "8", "--out", out)
+    assert "was replaced during the evaluation" in problem
+    assert not out.exists()
+
+
 def test_report_compares_tokenizers_in_bits_per_byte(evaluate, tmp_path):
     byte_level = make_folder(tmp_path / "byte-level")
     unigram = make_folder(tmp_path / "unigram", "gpt-neox", unigram_tokenizer())
