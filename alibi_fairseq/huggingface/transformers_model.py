@@ -148,7 +148,10 @@ def load_transformers_model(
         vocabulary=config.vocab_size,
     )
     method = MethodSpec.plain(find_position_method(config, model))
-    settings = settings_of_weights(method, find_train_length(folder), weights_sha256)
+    # An override cannot change how the model was trained.
+    original_config = folder.original_config.get_text_config()
+    trained_method = MethodSpec.plain(find_position_method(original_config, model))
+    settings = settings_of_weights(trained_method, find_train_length(folder), weights_sha256)
     max_length = find_max_length(config, model)
     return TransformersModel(
         decoder=model,
