@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic.dataclasses import dataclass
 
+from ..errors import UserInputError
 from ..evaluation.option_types import Device, Length, NonEmptyListOrItem, Precision
 from ..options import names, option
 from .options import CliCommand, plugin_option
 
 if TYPE_CHECKING:
     from ..reporting.table import Table
+    from ..results.provenance import Provenance
+
+#: Value of the key ``format`` of a file of results.
+FORMAT = "alibi_fairseq/recall"
+#: Hash of a checkpoint, and evaluation length.
+Identity = tuple[str, int]
 
 
 @dataclass
@@ -36,12 +44,25 @@ class Recall(CliCommand):
     user_dir: str | None = plugin_option()
 
     def __call__(self) -> None:
-        """Measure each checkpoint at each length, and print a table.
+        """Measure each checkpoint at each length unless ``--out`` has it, and print a table.
 
         Raises:
-            UserInputError: a checkpoint, the split, or a length cannot be used, or a checkpoint is
-                replaced meanwhile.
+            UserInputError: a checkpoint, the split, or a length cannot be used, a checkpoint is
+                replaced meanwhile, or ``--out`` has other content.
         """
+        from ..files import locked
+        from ..reporting import markdown
+        from ..results.file_names import lock_path
+
+        lock: AbstractContextManager = nullcontext()
+        if self.out is not None:
+            lock = locked(lock_path(self.out), f"--out {self.out}", "evaluation")
+        with lock:
+            results = self._measure()
+        print(markdown.to_markdown([recall_table(results, self.split)]), end="")
+
+    def _measure(self) -> list[dict]:
+        """Return the results of each checkpoint at each length."""
         from ..evaluation.checkpoint import LoadedModel, load_checkpoint
         from ..evaluation.device import find_device
         from ..evaluation.measurement import check_unchanged
@@ -50,17 +71,19 @@ class Recall(CliCommand):
         from ..files import sha256_file
         from ..positions.plugin_sources import plugin_sha256
         from ..progress_bar import make_progress_bar
-        from ..reporting import markdown
         from ..results.data_folder import DataFolder, check_shards
-        from ..results.provenance import collect_provenance
+        from ..results.provenance import Provenance, collect_provenance, merge_provenance, utc_time
 
         check_shards(str(self.data), [self.split])
         folder = DataFolder.open(self.data)
         device = find_device(self.device)
         split = load_split(folder, self.split, load_dictionary(folder.path))
-        provenance = collect_provenance(
-            seconds=0, precision=self.precision, data=folder.path, splits=[self.split]
+        provenance = Provenance(
+            **collect_provenance(
+                seconds=0, precision=self.precision, data=folder.path, splits=[self.split]
+            )
         )
+        known, earlier_provenance = self._read(provenance)
         hashes = {path: sha256_file(path) for path in self.path}
 
         def load(path: Path) -> LoadedModel:
@@ -69,47 +92,91 @@ class Recall(CliCommand):
             check_unchanged(path, hashes[path], sha256_file(path))
             return model
 
-        for path in hashes:  # before any is measured; not all of them may fit into memory
-            load(path).check_length(max(self.lengths))
         results: list[dict] = []
-        total = len(hashes) * len(self.lengths) * len(split.tokens)
-        with make_progress_bar(total, "evaluating", "tok", disable=False) as bar:
-            for path in hashes:
+        missing: dict[Path, list[dict]] = defaultdict(list)
+        for path in hashes:  # before any is measured; not all of them may fit into memory
+            model = load(path)
+            model.check_length(max(self.lengths))
+            for length in self.lengths:
+                result: dict[str, Any] = {
+                    "checkpoint": str(path),
+                    "checkpoint_sha256": hashes[path],
+                    "plugin_sha256": plugin_sha256(model.method.names),
+                    "method": model.method.label,
+                    "train_length": model.weights.series.train_length,
+                    "length": length,
+                }
+                results.append(result)
+                earlier = known.get(_identity(result))
+                if earlier and earlier.get("plugin_sha256") == result["plugin_sha256"]:
+                    result["ranges"] = earlier["ranges"]
+                else:
+                    missing[path].append(result)
+        total = sum(map(len, missing.values())) * len(split.tokens)
+        with make_progress_bar(total, "evaluating", "tok", disable=not missing) as bar:
+            for path, missing_results in missing.items():
                 model = load(path)
-                for length in self.lengths:
+                for result in missing_results:
+                    length = result["length"]
                     tensors = split.tensors(length, device)
                     ranges = measure_recall(model, tensors, length, length, bar.update)
-                    results.append(
-                        {
-                            "checkpoint": str(path),
-                            "checkpoint_sha256": hashes[path],
-                            "plugin_sha256": plugin_sha256(model.method.names),
-                            "method": model.method.label,
-                            "train_length": model.weights.series.train_length,
-                            "length": length,
-                            "ranges": [asdict(found) for found in ranges],
-                        }
-                    )
-                    provenance["seconds"] = round(bar.format_dict["elapsed"], 1)
-                    self._write(results, provenance)
-        print(markdown.to_markdown([recall_table(results, self.split)]), end="")
+                    result["ranges"] = [asdict(found) for found in ranges]
+                    known[_identity(result)] = result
+                    provenance.date = utc_time()
+                    provenance.seconds = round(bar.format_dict["elapsed"], 1)
+                    self._write(known, merge_provenance([*earlier_provenance, provenance]))
+        return results
 
-    def _write(self, results: list[dict], provenance: dict) -> None:
-        """Write the results so far to ``--out``, if it is given."""
+    def _read(self, provenance: Provenance) -> tuple[dict[Identity, dict], list[Provenance]]:
+        """Return the measurements that ``--out`` has already, and their provenance.
+
+        Args:
+            provenance: provenance of the new measurements.
+
+        Raises:
+            UserInputError: the file has other content.
+        """
+        from ..files import read_json
+        from ..record.entry import read_recall
+
+        if self.out is None or not self.out.exists():
+            return {}, []
+        content = read_json(self.out)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise UserInputError(
+                f"'{self.out}' is not a file of `alibi-fairseq recall`. Choose another --out."
+            )
+        earlier = read_recall(self.out)
+        origin = earlier.provenance
+        measured = (earlier.split, origin.precision, origin.data_sha256)
+        if measured != (self.split, provenance.precision, provenance.data_sha256):
+            raise UserInputError(
+                f"'{self.out}' has measurements of another split, precision, or text. Choose "
+                "another --out, or remove the file."
+            )
+        known = {_identity(result): result for result in content["results"]}
+        return known, [origin]
+
+    def _write(self, results: dict[Identity, dict], provenance: Provenance) -> None:
+        """Write all results to ``--out``, if it is given."""
         from ..files import atomic_write, json_text
-        from ..results.provenance import utc_time
 
         if self.out is None:
             return
         content = {
-            "format": "alibi_fairseq/recall",
+            "format": FORMAT,
             "version": 1,
             "split": self.split,
-            "provenance": {**provenance, "date": utc_time()},
-            "results": results,
+            "provenance": provenance.model_dump(exclude_unset=True),
+            "results": list(results.values()),
         }
         with atomic_write(self.out) as stream:
             stream.write(json_text(content))
+
+
+def _identity(result: dict) -> Identity:
+    """Return what a result is of. A new result replaces an earlier one of the same."""
+    return result["checkpoint_sha256"], result["length"]
 
 
 def recall_table(results: list[dict], split: str) -> Table[dict]:

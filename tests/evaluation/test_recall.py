@@ -13,7 +13,7 @@ import torch
 from results_documents import cells_of, evaluation_record, results_of
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.cli.recall import recall_table
+from alibi_fairseq.cli.recall import Recall, recall_table
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.recall import (
     distance_ranges,
@@ -120,7 +120,9 @@ def test_recall_command(trained, tmp_path, capsys):
     assert content["provenance"]["data_sha256"]
 
 
-def test_lengths_of_all_models_are_checked_before_any_is_measured(trained, monkeypatch, refuse):
+@pytest.fixture
+def measured_lengths(monkeypatch):
+    """Return a list of the lengths that are measured from now on."""
     lengths = []
 
     def measure(model, tensors, length, *arguments):
@@ -128,9 +130,82 @@ def test_lengths_of_all_models_are_checked_before_any_is_measured(trained, monke
         return measure_recall(model, tensors, length, *arguments)
 
     monkeypatch.setattr("alibi_fairseq.evaluation.recall.measure_recall", measure)
+    return lengths
+
+
+def test_interrupted_recall_resumes(trained, tmp_path, monkeypatch, capsys, measured_lengths):
+    out = tmp_path / "recall.json"
+    words = ["recall", trained.data, "--path", trained("alibi"), "--out", out, "--lengths"]
+    assert main([*map(str, words), "8"]) == 0
+    first = json.loads(out.read_text())
+    write = Recall._write
+
+    def write_and_interrupt(*arguments):
+        write(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recall, "_write", write_and_interrupt)
+        assert main([*map(str, words), "16,32"]) != 0
+    capsys.readouterr()
+    assert main([*map(str, words), "8,16,32"]) == 0
+    assert [row[1] for row in cells_of(capsys.readouterr().out)[1:]] == ["8", "16", "32"]
+    assert measured_lengths == [8, 16, 32]
+    content = json.loads(out.read_text())
+    assert [result["length"] for result in content["results"]] == [8, 16, 32]
+    assert content["results"][0] == first["results"][0]
+    assert content["provenance"]["parts"][0] == first["provenance"]
+    assert len(content["provenance"]["parts"]) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["recall.json"]
+
+
+def test_recall_with_another_plugin_is_replaced(trained, tmp_path, measured_lengths):
+    out = tmp_path / "recall.json"
+    words = ["recall", trained.data, "--path", trained("alibi"), "--lengths", "8,16", "--out", out]
+    assert main([*map(str, words)]) == 0
+    expected = json.loads(out.read_text())["results"]
+    other = json.loads(out.read_text())
+    other["results"][0] |= {"plugin_sha256": "0" * 64, "ranges": []}
+    out.write_text(json.dumps(other))
+    measured_lengths.clear()
+    assert main([*map(str, words)]) == 0
+    assert measured_lengths == [8]
+    assert json.loads(out.read_text())["results"] == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "alibi_fairseq/results"}, "is not a file of `alibi-fairseq recall`"),
+        ({"results": [{"length": 8}]}, "recall.json"),
+        ({"split": "test"}, "another split, precision, or text"),
+        ({"provenance": {"precision": "bf16"}}, "another split, precision, or text"),
+        ({"provenance": {"data_sha256": "0" * 64}}, "another split, precision, or text"),
+    ],
+    ids=str,
+)
+def test_recall_replaces_no_other_file(
+    trained, tmp_path, refuse, measured_lengths, changes, message
+):
+    out = tmp_path / "recall.json"
+    words = ["recall", trained.data, "--path", trained("alibi"), "--lengths", "8", "--out", out]
+    assert main([*map(str, words)]) == 0
+    content = json.loads(out.read_text())
+    changes = {**changes, "provenance": content["provenance"] | changes.get("provenance", {})}
+    out.write_text(json.dumps(content | changes))
+    before = out.read_bytes()
+    measured_lengths.clear()
+    assert message in refuse(*words)
+    assert measured_lengths == []
+    assert out.read_bytes() == before
+
+
+def test_lengths_of_all_models_are_checked_before_any_is_measured(
+    trained, refuse, measured_lengths
+):
     command = ["recall", trained.data, "--path", trained("alibi"), trained("learned")]
     assert "at most 32 tokens, not 64" in refuse(*command, "--lengths", "16,64")
-    assert lengths == []
+    assert measured_lengths == []
 
 
 def test_checkpoint_replaced_while_it_is_loaded_is_refused(trained, tmp_path, monkeypatch, refuse):
