@@ -45,13 +45,19 @@ def attend_without_positions(
     attention_mask: Tensor,
     scaling: float | None = None,
     dropout: float = 0.0,
+    position_bias: Tensor | None = None,
     **options,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention with the paper's slopes, as a function of ``AttentionInterface``.
 
     It has the arguments and results of :func:`.biased_attention.attend_with_bias`, whose
     ``padding`` is ``attention_mask``.
+
+    Raises:
+        ValueError: if the model has a score bias of its own, ``position_bias``.
     """
+    if position_bias is not None:
+        raise _has_positions(module.config, "a position bias")
     bias = LinearBias(query.shape[1])
     need_weights = bool(options.get("output_attentions"))
     return attend_with_bias(query, key, value, bias, attention_mask, dropout, scaling, need_weights)
@@ -83,14 +89,13 @@ def padded_keys(
         (B, S) bool, True at padding, or (B, 0) if there is no padding.
 
     Raises:
-        ValueError: if the model has rotary positions, or if the mask is not causal attention to
-            all keys but padding on one side.
+        ValueError: if the model has rotary positions or is an exported model with any positions, or
+            if the mask is not causal attention to all keys but padding on one side.
     """
     if has_rotary_positions(config):
-        raise ValueError(
-            f"attn_implementation='{NAME}' adds ALiBi, and this model of type "
-            f"'{config.model_type}' has rotary positions. Use another attention implementation."
-        )
+        raise _has_positions(config, "rotary positions")
+    if config.model_type == "alibi_lm" and config.position_method != "none":
+        raise _has_positions(config, f"{config.position_method} positions")
     if mask_function is not causal_mask_function or q_offset + q_length != kv_length:
         raise _unsupported_mask()
     if attention_mask is None or attention_mask.all():
@@ -100,6 +105,14 @@ def padded_keys(
     if (real_before & real_after & ~attention_mask).any():
         raise _unsupported_mask()
     return ~attention_mask
+
+
+def _has_positions(config, positions: str) -> ValueError:
+    """Return the error for a model that would have two position methods."""
+    return ValueError(
+        f"attn_implementation='{NAME}' adds ALiBi, and this model of type '{config.model_type}' "
+        f"has {positions}. Use another attention implementation."
+    )
 
 
 def _unsupported_mask() -> ValueError:

@@ -28,9 +28,10 @@ from transformers.models.falcon.modeling_falcon import build_alibi_tensor
 from transformers.models.gpt_neox.modeling_gpt_neox import eager_attention_forward
 
 from alibi_fairseq.attention import eager
-from alibi_fairseq.huggingface.attention import NAME, register
-from alibi_fairseq.huggingface.modeling_alibi_lm import CACHE
-from alibi_fairseq.huggingface.positions_alibi_lm import alibi_slopes
+from alibi_fairseq.huggingface.attention import NAME, attend_without_positions, register
+from alibi_fairseq.huggingface.configuration_alibi_lm import AlibiLmConfig
+from alibi_fairseq.huggingface.modeling_alibi_lm import CACHE, AlibiLmForCausalLM
+from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS, alibi_slopes
 
 PAD = 1
 WORDS = 60
@@ -382,6 +383,34 @@ def test_rotary_models_are_rejected():
     )
     with pytest.raises(ValueError, match="'falcon' has rotary positions"):
         ours(random_rows(1, 8))
+
+
+@pytest.mark.parametrize("method", sorted(POSITIONS))
+@torch.no_grad()
+def test_exported_models_with_positions_are_rejected(method):
+    """Test all position methods of our own format; without positions, ALiBi is added."""
+    special = dict(vocab_size=WORDS, hidden_size=32, intermediate_size=48, num_hidden_layers=2)
+    config = AlibiLmConfig(**special, num_attention_heads=4, position_method=method)
+    model = AlibiLmForCausalLM._from_config(config, attn_implementation=NAME).eval()
+    tokens = random_rows(1, 24)
+    if method != "none":
+        with pytest.raises(ValueError, match=f"'alibi_lm' has {method} positions"):
+            model(tokens)
+        return
+    config = copy.deepcopy(config)
+    config.position_method = "alibi"
+    reference = AlibiLmForCausalLM._from_config(config, attn_implementation="eager").eval()
+    reference.load_state_dict(model.state_dict())
+    assert_close(model(tokens).logits, reference(tokens).logits)
+
+
+def test_position_biases_are_rejected():
+    """Test the keyword in which transformers' models pass a score bias of their own."""
+    layer = attention_layers(models_of("gpt_neox")[0])[0]
+    q, k, v = torch.randn(3, 1, 4, 6, 8)
+    no_padding = torch.zeros(1, 0, dtype=torch.bool)
+    with pytest.raises(ValueError, match="'gpt_neox' has a position bias"):
+        attend_without_positions(layer, q, k, v, no_padding, position_bias=torch.zeros(1, 4, 6, 6))
 
 
 def test_packed_rows_are_rejected():
