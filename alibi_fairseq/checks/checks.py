@@ -272,6 +272,8 @@ def check_left_padding(candidate: Candidate) -> Outcome:
 @compare_lengths
 def check_documents(candidate: Candidate) -> Outcome:
     """Check that documents of one window have the scores of each alone (``--block-diagonal``)."""
+    if getattr(candidate.model.decoder.embed_positions.options, "mem_len", 0):
+        return Outcome(NOTHING, note="--mem-len can't be combined with --block-diagonal.")
     model = candidate.build("--block-diagonal", "eos")
     length = candidate.length
     tokens = candidate.random_tokens(2, length)

@@ -7,7 +7,7 @@ import torch
 from broken_methods import BROKEN, WORKING, FeaturesOfTheCall
 
 from alibi_fairseq.checks.candidate import Candidate
-from alibi_fairseq.checks.checks import CHECKS, run_checks
+from alibi_fairseq.checks.checks import CHECKS, MAX_DIFFERENCE, NOTHING, check_documents, run_checks
 from alibi_fairseq.positions import METHODS, MethodSpec
 
 pytestmark = pytest.mark.usefixtures("uncompiled_flex")
@@ -23,13 +23,16 @@ OPTIONS = [
     "rotary+rotary+none",
     "rotary/rotary_scaling=yarn:4",
     "rotary/score_scaling=logn",
+    "transformer_xl/mem_len=32",
 ]
 
 
+def candidate_of(notation):
+    return Candidate(notation, tuple(MethodSpec.parse(notation).flags), torch.device("cpu"))
+
+
 def outcomes_of(notation):
-    return run_checks(
-        Candidate(notation, tuple(MethodSpec.parse(notation).flags), torch.device("cpu"))
-    )
+    return run_checks(candidate_of(notation))
 
 
 def failed(outcomes):
@@ -53,6 +56,19 @@ def test_built_in_methods_pass(notation):
     outcomes = outcomes_of(notation)
     assert outcomes.keys() == CHECKS.keys()
     assert not failed(outcomes), [outcome.note for outcome in outcomes.values()]
+
+
+@pytest.mark.parametrize(
+    ("notation", "has_number"), [("transformer_xl", True), ("transformer_xl/mem_len=32", False)]
+)
+def test_documents_cannot_be_checked_with_a_memory(notation, has_number):
+    outcome = check_documents(candidate_of(notation))
+    assert outcome.passed
+    if has_number:
+        assert float(outcome.cell) < MAX_DIFFERENCE
+    else:
+        assert outcome.cell == NOTHING
+        assert "--mem-len" in outcome.note
 
 
 @pytest.mark.parametrize("method", WORKING)
