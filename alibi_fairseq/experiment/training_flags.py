@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..errors import UserInputError, did_you_mean
 from ..files import sha256_if_present
+from ..positions.display_names import METHOD_NAMES
+from ..positions.options import names_slopes_file, plain_type
 from ..positions.spec import MethodSpec
 from .schema import ExperimentConfig, Model
 from .values import at_length
@@ -18,6 +20,13 @@ MAX_WARMUP_UPDATES = 4000
 #: Largest number of saves of a run, and the fewest updates between them.
 MAX_SAVES = 20
 MIN_UPDATES_BETWEEN_SAVES = 100
+#: Options of ``fairseq-train`` whose values are files that a training reads.
+FILE_OPTIONS = (
+    "--alibi-slopes",
+    "--continue-once",
+    "--finetune-from-model",
+    "--quantization-config-path",
+)
 #: Largest share of a run's time that the validations before its saves may take.
 VALIDATION_SHARE = 0.1
 
@@ -64,19 +73,50 @@ def users_flags(model: Model) -> list[str]:
 def named_files(model: Model) -> dict[str, str]:
     """Return the SHA-256 of each file that the user's options name, such as a checkpoint or slopes.
 
-    The key is the name as the options have it. A file is read again only when it has changed.
+    Values of other options do not count, even if a file has that name. A file is read again only
+    when it has changed.
+
+    Returns:
+        Hashes by the names as the options have them.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--log-file")  # the training writes it
-    _, flags = parser.parse_known_args(users_flags(model))
+    file_options = {*FILE_OPTIONS, *_text_options_of_plugins(model.method.names)}
     hashes = {}
-    for word in (*model.method.option_texts.values(), *flags):
-        name = word.partition("=")[2] if word.startswith("--") else word
+    for option, value in _options_with_values([*model.method.flags, *users_flags(model)]):
+        if option not in file_options:
+            continue
+        if option == "--alibi-slopes" and not names_slopes_file(value):
+            continue
         # Unlike Path.is_file, this accepts words that are too long for a file's name.
-        digest = sha256_if_present(Path(name)) if os.path.isfile(name) else None
+        digest = sha256_if_present(Path(value)) if os.path.isfile(value) else None
         if digest is not None:
-            hashes[name] = digest
+            hashes[value] = digest
     return hashes
+
+
+def _options_with_values(flags: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each option with its value, in either notation; options without one are left out."""
+    option = ""
+    for word in flags:
+        if not word.startswith("--"):
+            yield option, word
+            continue
+        option, equals, value = word.partition("=")
+        if equals:
+            yield option, value
+
+
+def _text_options_of_plugins(methods: Sequence[str]) -> set[str]:
+    """Return the options of plugins' methods with any text as value, which may name a file."""
+    if METHOD_NAMES.keys() >= set(methods):
+        return set()
+    from ..positions.registry import is_plugin_method, method_options, methods_with
+
+    flags = set()
+    for method in methods:
+        for name, option in method_options(method).items():
+            if plain_type(option) is str and all(map(is_plugin_method, methods_with(name))):
+                flags.add("--" + name.replace("_", "-"))
+    return flags
 
 
 def validation_splits(model: Model) -> tuple[str, ...]:

@@ -175,12 +175,17 @@ def read_slopes(text: Value) -> str | tuple[float, ...]:
     return tuple(abs(value) for value in values)  # without a negative zero
 
 
+def names_slopes_file(value: str) -> bool:
+    """Return True if a value of ``--alibi-slopes`` is the name of a file, not a kind or numbers."""
+    return value not in SLOPE_KINDS and math.isnan(float_or_nan(value.partition(",")[0]))
+
+
 def slopes_from_file(value: str) -> str:
     """Return a value of ``--alibi-slopes``, with the numbers of a file in place of its name.
 
     A model that stores them does not need the file again.
     """
-    if value in SLOPE_KINDS or not math.isnan(float_or_nan(value.partition(",")[0])):
+    if not names_slopes_file(value):
         return value
     with open(value, encoding="utf-8") as file:
         text = file.read(_MAX_CHARACTERS)  # a device may never end

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from alibi_fairseq.completion_marker import write_settings
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.experiment import plan as plan_module
 from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import as_mapping, from_mapping
 from alibi_fairseq.experiment.plan import DataFacts, Plan, plan
 from alibi_fairseq.experiment.rate_choice import TrialResult
+from alibi_fairseq.options import option
+from alibi_fairseq.positions import METHODS, PositionMethod
 
 FOLDER = Path("nowhere")
 DATA = Path("data-bin")
@@ -116,6 +120,44 @@ def test_log_of_a_training_does_not_count(tmp_path, monkeypatch, flags):
     config = from_mapping({"corpora": [CORPUS], "methods": "alibi", "train_flags": flags})
     (run,) = plan(config, FOLDER, {DATA: FACTS}, {}).runs
     assert set(run.request) == {"options", "train", "dictionary"}
+
+
+@pytest.mark.parametrize(
+    ("method", "flags", "name"),
+    [
+        ("alibi/alibi_distance=log", "", "log"),
+        ("alibi/alibi_slopes=even", "", "even"),
+        ("alibi", "--alibi-slopes 1,2", "1,2"),
+        ("alibi", "--criterion cross_entropy", "cross_entropy"),
+    ],
+)
+def test_value_that_is_also_the_name_of_a_file_does_not_count(
+    tmp_path, monkeypatch, method, flags, name
+):
+    """A comparison may write its own output there: ``alibi-fairseq compare … > log``."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("training alibi", encoding="utf-8")
+    config = from_mapping({"corpora": [CORPUS], "methods": method, "train_flags": flags})
+    (run,) = plan(config, FOLDER, {DATA: FACTS}, {}).runs
+    assert set(run.request) == {"options", "train", "dictionary"}
+
+
+def test_file_of_a_plugins_option_counts(tmp_path, monkeypatch):
+    @dataclass
+    class Options:
+        mine_table: str = option("file with a table", "")
+        alibi_distance: str = option("as in alibi", "linear")
+
+    members = {"__module__": "my_plugin", "Options": Options}
+    monkeypatch.setitem(METHODS, "mine", type("Mine", (PositionMethod,), members))
+    monkeypatch.setattr(plan_module, "plugin_sha256", lambda methods: "b" * 64)
+    monkeypatch.chdir(tmp_path)
+    for name in ("table", "log"):
+        Path(name).write_text(name, encoding="utf-8")
+    method = "mine/mine_table=table/alibi_distance=log"
+    config = from_mapping({"corpora": [CORPUS], "methods": method})
+    (run,) = plan(config, FOLDER, {DATA: FACTS}, {}).runs
+    assert list(run.request["file"]) == ["table"]
 
 
 def test_only_the_model_that_diverged_at_every_rate_is_blocked():
