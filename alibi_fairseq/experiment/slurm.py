@@ -3,11 +3,11 @@
 One job prepares the data, one executes each learning-rate trial, one trains and evaluates each
 model, and one writes the report. If a training uses several GPUs, a job of its own with one GPU
 evaluates its model. Each stage is a job array, and ``--dependency`` lets it wait for the stage
-before. If a trial or a run fails, the others go on, and the report says what it lacks. A job is
-the user's command with ``--job NAME``; that of a comparison reads the configuration as it was when
-the jobs were submitted. It uses the same completion markers and locks as work on one
-machine, so either can resume the other. A job that SLURM warns before its time is up saves and
-requeues itself.
+before. If the data cannot be prepared, SLURM cancels all later stages. If a trial or a run fails,
+the others go on, and the report says what it lacks. A job is the user's command with ``--job
+NAME``; that of a comparison reads the configuration as it was when the jobs were submitted. It uses
+the same completion markers and locks as work on one machine, so either can resume the other. A job
+that SLURM warns before its time is up saves and requeues itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Stage:
         title: what the jobs do, such as ``tuning``.
         jobs: job names, as :func:`run_job` takes them.
         resources: what each job uses.
-        required: True if the next stage does not start unless all jobs succeed.
+        required: True if no later stage starts unless all jobs succeed.
     """
 
     title: str
@@ -69,13 +69,19 @@ class Stage:
     resources: Resources = NO_GPU
     required: bool = False
 
-    def dependency(self, array: str) -> str:
-        """Return the condition for the next stage, as an option of ``sbatch``.
 
-        Args:
-            array: number of the job array of this stage.
-        """
-        return f"{'afterok' if self.required else 'afterany'}:{array}"
+def next_dependency(submitted: Sequence[tuple[Stage, str]]) -> str:
+    """Return the condition for the next stage, as an option of ``sbatch``; empty for the first.
+
+    Args:
+        submitted: stages so far, each with the number of its job array.
+    """
+    # Every later stage names the required ones: a stage that SLURM canceled fulfills "afterany".
+    conditions = [f"afterok:{array}" for stage, array in submitted if stage.required]
+    for stage, array in submitted[-1:]:
+        if not stage.required:
+            conditions.append(f"afterany:{array}")
+    return ",".join(conditions)
 
 
 def make_stages(experiment: Experiment) -> list[Stage]:
@@ -174,22 +180,20 @@ def _job_slot(gpus: int) -> Slot:
 def format_stages(stages: Sequence[Stage], user_options: Mapping[str, str]) -> str:
     """Return stages as text: their jobs, dependencies, and options of ``sbatch``."""
     lines = ["# Each job is this command with --job NAME."]
-    previous: Stage | None = None
-    for stage in stages:
+    submitted: list[tuple[Stage, str]] = []
+    for number, stage in enumerate(stages, 1):
         count = len(stage.jobs)
         plural = "" if count == 1 else "s"
         title = f"# {stage.title}: {count} job{plural}"
-        dependency = ""
-        if previous:
-            title += f", after '{previous.title}'"
-            dependency = previous.dependency("N")  # not known before it is submitted
+        if submitted:
+            title += f", after '{submitted[-1][0].title}'"
         lines.append(title)
-        options = sbatch_options(stage, user_options, dependency)
+        options = sbatch_options(stage, user_options, next_dependency(submitted))
         flags = [f"--{name}={value}" for name, value in options.items()]
         lines.append(f"# sbatch {' '.join(flags)}")
         lines += stage.jobs
         lines.append("")
-        previous = stage
+        submitted.append((stage, f"N{number}"))  # the real number is not known yet
     return "\n".join(lines)
 
 
@@ -202,8 +206,8 @@ def sbatch_options(
         user_options: options for all jobs, such as ``{"partition": "gpu"}``. Those about GPUs apply
             only to stages with GPUs, and ``gpus-per-node=0`` removes that option. ``gres=gpu`` or
             ``gres=gpu:a100`` replaces it, with the number of GPUs. A ``dependency`` is added to
-            that on the stage before.
-        dependency: condition on the stage before; empty for the first stage.
+            that on earlier stages.
+        dependency: condition on earlier stages; empty for the first stage.
     """
     of_job = stage.resources
     cores = MINIMUM_CORES
@@ -258,11 +262,11 @@ def submit(
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = WARNING_SIGNAL  # inherited by the jobs
     container = os.environ.get(CONTAINER)
     python = f"{container} python" if container else shlex.quote(sys.executable)
-    dependency = ""
+    submitted: list[tuple[Stage, str]] = []
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         command, *arguments = freeze()
         for stage in make_stages(experiment):
-            options = sbatch_options(stage, user_options, dependency)
+            options = sbatch_options(stage, user_options, next_dependency(submitted))
             parameters = _submitit_parameters(stage, options)
             parameters["array_parallelism"] = max_parallel_jobs or MAX_PARALLEL_JOBS
             if stage.resources.nodes > 1:
@@ -274,7 +278,7 @@ def submit(
             commands = [[command, "--job", job, *arguments] for job in stage.jobs]
             jobs = executor.map_array(execute_with_requeue, commands)
             array = jobs[0].job_id.partition("_")[0]
-            dependency = stage.dependency(array)
+            submitted.append((stage, array))
             print(f"{stage.title}: {len(jobs)} jobs in array {array}", flush=True)
     print(f"Logs: {logs}. Rerun the same command after the last job to submit unfinished work.")
 

@@ -70,7 +70,7 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
     assert "dependency" not in preparation
     assert "#SBATCH --dependency=afterok:100\n" in runs
     assert "gpus" not in report
-    assert "#SBATCH --dependency=afterany:101\n" in report
+    assert "#SBATCH --dependency=afterok:100,afterany:101\n" in report
     job = f"run:{data_bin.parent.name}/none-16-seed1"
     yaml_file = str(out / "experiment.yaml")
     words = ["compare", "--job", job, yaml_file, "--out", str(out)]
@@ -118,7 +118,7 @@ def test_jobs_have_the_settings_of_their_submission(scripts, data_bin, tmp_path,
 def test_users_dependency_keeps_order_of_stages(scripts, data_bin, tmp_path, capsys, given, later):
     words = [*compare(data_bin, tmp_path / "out", "--slurm"), "--slurm-option"]
     words.append(f"dependency={given}")
-    expected = [given, later.format("afterok:100"), later.format("afterany:101")]
+    expected = [given, later.format("afterok:100"), later.format("afterok:100,afterany:101")]
     assert main(words) == 0
     for number, dependency in enumerate(expected):
         script = (scripts / str(number)).read_text()
@@ -127,7 +127,8 @@ def test_users_dependency_keeps_order_of_stages(scripts, data_bin, tmp_path, cap
     capsys.readouterr()
     assert main([*words, "--dry-run"]) == 0
     printed = re.findall(r"--dependency=(\S+)", capsys.readouterr().out)
-    assert printed == [given, later.format("afterok:N"), later.format("afterany:N")]
+    expected = [given, later.format("afterok:N1"), later.format("afterok:N1,afterany:N2")]
+    assert printed == expected
 
 
 def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, capsys):
@@ -155,10 +156,11 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
     output = capsys.readouterr().out
     # The evaluation of a model uses one GPU, so it must not hold those of its training.
     assert options_of(output, "training") == (
-        "--time=24:00:00 --cpus-per-task=16 --mem=128G --gpus-per-node=8 --dependency=afterok:N"
+        "--time=24:00:00 --cpus-per-task=16 --mem=128G --gpus-per-node=8 --dependency=afterok:N1"
     )
     assert options_of(output, "evaluating") == (
-        "--time=24:00:00 --cpus-per-task=4 --mem=16G --gpus-per-node=1 --dependency=afterany:N"
+        "--time=24:00:00 --cpus-per-task=4 --mem=16G --gpus-per-node=1 "
+        "--dependency=afterok:N1,afterany:N2"
     )
     for work in ("train", "evaluate"):
         assert output.count(f"\n{work}:bookcorpus/") == 6
@@ -192,7 +194,7 @@ def test_stage_with_several_nodes(tmp_path, capsys, given, expected):
     assert main(words) == 0
     output = capsys.readouterr().out
     start = "--time=24:00:00 --cpus-per-task=16 --nodes=16 --ntasks-per-node=1"
-    assert options_of(output, "training") == f"{start} {expected} --dependency=afterok:N"
+    assert options_of(output, "training") == f"{start} {expected} --dependency=afterok:N1"
     assert "--nodes" not in options_of(output, "evaluating")
 
 
