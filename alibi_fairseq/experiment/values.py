@@ -69,7 +69,7 @@ def as_flags(value: Any) -> list[str]:
 
     Raises:
         ValueError: the value is neither text nor a list, the configuration determines one of the
-            options, or one disables the validation.
+            options, one disables the validation, or one would apply again to a resumed training.
     """
     if not isinstance(value, str | list | tuple):
         raise ValueError("must be one text or a list of texts; remove the key if it is empty")
@@ -82,6 +82,12 @@ def as_flags(value: Any) -> list[str]:
         raise ValueError(
             "--disable-validation prevents training.json, which the comparison reads; remove it"
         )
+    for name in option_names:
+        if name == "--restore-file" or name.startswith("--reset-"):
+            raise ValueError(
+                f"{name} would apply again whenever a training is resumed; start from a checkpoint "
+                "with --finetune-from-model (its weights) or --continue-once instead"
+            )
     return flags
 
 

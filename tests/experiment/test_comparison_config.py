@@ -90,6 +90,8 @@ def test_models_of_the_first_seed_come_first():
         ({"train_flags": "--distributed-world-size 2"}, "sets --distributed-world-size"),
         ({"train_flags": "--lr-scheduler fixed"}, "--lr-scheduler"),
         ({"train_flags": "--disable-validation"}, "--disable-validation .* remove it"),
+        ({"train_flags": "--restore-file=base.pt"}, "--restore-file .*--finetune-from-model"),
+        ({"method_flags": {"t5": "--reset-optimizer"}}, "t5: --reset-optimizer .*--continue-once"),
         ({"method_flags": {"t5": "--lr 1"}}, "method_flags.t5.*--lr"),
         ({"eval_lengths": ["x2"]}, "eval_lengths"),
         ({"lr": float("inf")}, r"lr\[0\] must be a finite number, not inf"),
