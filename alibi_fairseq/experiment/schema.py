@@ -272,6 +272,7 @@ class ModelGroup:
                     f"evaluations: none includes {method.notation} with the training length "
                     f"{length}, which would be trained for nothing; add one, or remove the model"
                 )
+            _check_document_losses(evaluations)
             strides = {stride for evaluation in evaluations for stride in evaluation.strides}
             if "transformer_xl" in method.names and strides != {"full"}:
                 raise ValueError(
@@ -307,6 +308,28 @@ class ModelGroup:
     def tokens_per_batch(self) -> int:
         """Number of tokens whose gradients are computed at once."""
         return self.tokens_per_update // self.batches_per_update
+
+
+def _check_document_losses(evaluations: Iterable[Evaluation]) -> None:
+    """Check that a model's results can hold the losses of documents from all its evaluations.
+
+    Evaluations of a whole split have equal results, whatever its documents are, so the results file
+    keeps the losses of the documents from the last one.
+
+    Raises:
+        ValueError: two of them have different documents.
+    """
+    boundaries: dict[str, set[str]] = {}
+    for evaluation in evaluations:
+        has_range = evaluation.score_from is not None or evaluation.score_to is not None
+        if evaluation.per_document is not None and not has_range:
+            boundaries.setdefault(evaluation.subset, set()).add(evaluation.per_document)
+    for split, kinds in boundaries.items():
+        if len(kinds) > 1:
+            raise ValueError(
+                f"evaluations: two of the split {split} have different per_document "
+                f"({', '.join(sorted(kinds))}); keep one, or set score_from in both"
+            )
 
 
 class Model(NamedTuple):

@@ -103,6 +103,10 @@ def test_models_of_the_first_seed_come_first():
         ({"corpora": [{"name": "a", "probe": "mqars"}]}, "mqar"),
         ({"corpora": [{**DATA, "tokenizer": "words"}]}, r"corpora\[0\]: .* Remove 'tokenizer'"),
         ({"corpora": [{**DATA, "vocabulary": 500}]}, "Remove 'vocabulary'"),
+        (
+            {"evaluations": [{"per_document": "titles"}, {"per_document": "empty-lines"}]},
+            "evaluations: two .* split valid .* \\(empty-lines, titles\\); keep one",
+        ),
         ({"corpora": [CORPUS, CORPUS]}, "same name"),
         ({"corpora": [{**CORPUS, "tokeniser": "words"}]}, r"corpora\[0\].tokeniser: there is no"),
         ({"corpora": [{**CORPUS, "name": "../a"}]}, "a name"),
@@ -117,6 +121,16 @@ def test_models_of_the_first_seed_come_first():
 def test_invalid_value_is_named(change, message):
     with pytest.raises(UserInputError, match=message):
         from_mapping({"corpora": [CORPUS], **change})
+
+
+@pytest.mark.parametrize(
+    "second", [{"subset": "test"}, {"score_to": 64}, {"methods": "t5"}, {"per_document": "titles"}]
+)
+def test_losses_of_documents_that_can_all_be_kept_are_accepted(second):
+    first = {"per_document": "titles", "methods": "alibi"}
+    second = {"per_document": "empty-lines", "methods": "alibi", **second}
+    values = {"methods": ["alibi", "t5"], "evaluations": [first, second, {"methods": "t5"}]}
+    from_mapping({"corpora": [CORPUS], **values})
 
 
 @pytest.mark.parametrize(
