@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from ..errors import STOPPED_EARLY
+from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
 from ..results.file_names import TRAINING_FILE
 from .child_process import CommandFailedError
@@ -83,7 +83,7 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
 
     Raises:
         Stopped, CommandFailedError: as :func:`run_all`.
-        UserInputError: the data cannot be prepared.
+        UserInputError: the data cannot be prepared, or no run is complete at the end.
     """
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         experiment.prepare()
@@ -108,7 +108,12 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         except CommandFailedError:
             report_on_complete_runs(experiment)
             raise
-        experiment.report()
+        incomplete = report_on_complete_runs(experiment)
+        if len(incomplete) == len(runs):
+            raise UserInputError(
+                "All runs were executed, but none is complete, because what determines them was "
+                "changed meanwhile, such as a file that an option names. Rerun the command."
+            )
 
 
 def report_on_complete_runs(experiment: Experiment) -> list[Run]:

@@ -206,6 +206,24 @@ def test_values_for_the_size_of_the_model_are_accepted(method):
     check_training_options(comparison)
 
 
+def test_comparison_without_a_complete_run_at_its_end_says_so(
+    data_bin, tmp_path, monkeypatch, capsys
+):
+    slopes = tmp_path / "slopes.txt"
+    slopes.write_text(EIGHT.replace("+", ","))
+    commands = Commands()
+
+    def edit_slopes(words, *arguments, **options):
+        slopes.write_text(slopes.read_text() + "\n")
+        return commands(words, *arguments, **options)
+
+    monkeypatch.setattr(child_process, "execute_command", edit_slopes)
+    words = ["compare", data_bin, "--out", tmp_path / "out", "--methods", "alibi"]
+    flags = f"--alibi-slopes {slopes}"
+    assert main([*map(str, words), "--updates", "4", "--train-flags", flags]) == 2
+    assert "but none is complete, because" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("parallel", ["1", "2"])
 def test_training_that_ends_early_is_rejected(data_bin, tmp_path, monkeypatch, capsys, parallel):
     """fairseq exits with 0 if an option such as ``--patience`` ends a training."""
