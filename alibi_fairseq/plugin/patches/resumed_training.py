@@ -1,9 +1,10 @@
-"""Workarounds for training runs that are resumed or run again."""
+"""Workarounds for later epochs, and for training runs that are resumed or run again."""
 
 from __future__ import annotations
 
 import logging
 
+from fairseq.data.iterators import EpochBatchIterator
 from fairseq.optim import AMPOptimizer, FP16Optimizer
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
@@ -35,6 +36,20 @@ def make_batches_of_first_epoch(get, task, dataset, *arguments, epoch=1, **keywo
     dataset.set_epoch(epoch)
     batches.epoch = max(epoch, 1)
     return batches
+
+
+@patch_method(EpochBatchIterator, "_get_iterator_for_epoch")
+def shuffle_epochs_after_curriculum(get, epochs, epoch, shuffle, *arguments, **keywords):
+    """Shuffle the batches of an epoch if it is asked for, also if the first was not shuffled.
+
+    fairseq 0.12.3 makes its data loader once, and shuffles later epochs only if it has shuffled the
+    first. With ``--curriculum N``, no epoch is shuffled, unless the training is resumed after epoch
+    N, which then has another order for the rest of an epoch (not reported upstream).
+    """
+    sampler = getattr(epochs, "epoch_batch_sampler", None)
+    if sampler is not None:
+        sampler.shuffle = shuffle
+    return get(epochs, epoch, shuffle, *arguments, **keywords)
 
 
 @patch_method(Trainer, "load_checkpoint")
