@@ -275,14 +275,15 @@ class TrainingRecord:
 def validation_precision(common) -> str:
     """Return the precision in which fairseq validates.
 
-    With ``--amp`` it is fp32: fairseq computes only updates in mixed precision.
+    With ``--amp`` it is fp32: fairseq computes only updates in mixed precision. The
+    memory-efficient flags set ``fp16`` or ``bf16`` as well.
 
     Args:
         common: fairseq's common options.
     """
-    if common.fp16 or common.memory_efficient_fp16:
+    if common.fp16:
         return "fp16"
-    if common.bf16 or common.memory_efficient_bf16:
+    if common.bf16:
         return "bf16"
     return "fp32"
 

@@ -10,6 +10,7 @@ import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed.utils import infer_init_method
+from fairseq_runs import hydra_config
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.plugin import save_dir
@@ -72,6 +73,16 @@ def test_wrong_options_are_named(tmp_path, make, program, flag, value):
     with pytest.raises(UserInputError, match=flag):
         prepare(make(tmp_path, flag, value), program)
     prepare(make(tmp_path), program)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_half_precision_is_asked_for_if_memory_efficient(tmp_path, precision):
+    memory_efficient = f"common.memory_efficient_{precision}=true"
+    without = hydra_config(memory_efficient)
+    with pytest.raises(UserInputError, match=f"Add common.{precision}=true"):
+        startup.check_precision(without)
+    startup.check_precision(hydra_config(memory_efficient, f"common.{precision}=true"))
+    startup.check_precision(training(tmp_path, f"--memory-efficient-{precision}"))
 
 
 @pytest.mark.ci

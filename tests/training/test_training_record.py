@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.dataclass.configs import CommonConfig
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.trainer import Trainer
 from fairseq_runs import run_eval_lm, run_train, training_config, write_corpus
@@ -293,14 +292,18 @@ def test_tokens_of_repeated_updates_count_once(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("option", "precision"),
-    [("amp", "fp32"), ("bf16", "bf16"), ("memory_efficient_fp16", "fp16"), (None, "fp32")],
+    ("flags", "precision"),
+    [
+        (["--amp"], "fp32"),
+        (["--bf16"], "bf16"),
+        (["--memory-efficient-bf16"], "bf16"),
+        (["--memory-efficient-fp16"], "fp16"),
+        ([], "fp32"),
+    ],
 )
-def test_validation_precision(option, precision):
-    common = CommonConfig()
-    if option:
-        setattr(common, option, True)
-    assert validation_precision(common) == precision
+def test_validation_precision(flags, precision):
+    cfg = training_config("--arch", "alibi_lm_tiny", *flags)
+    assert validation_precision(cfg.common) == precision
 
 
 def test_peak_memory_on_gpu_includes_updates(data, tmp_path, monkeypatch):

@@ -103,8 +103,20 @@ def check_context_window(cfg: DictConfig) -> None:
 
 
 def check_precision(cfg: DictConfig) -> None:
-    """Check that the device can train in the precision that is asked for."""
-    is_plain_fp16 = cfg.common.fp16 and not cfg.common.memory_efficient_fp16
+    """Check that the device can train in the precision that is asked for.
+
+    fairseq's trainer ignores ``memory_efficient_fp16`` without ``fp16``. The command line sets both
+    by one flag, but YAML need not.
+    """
+    common = cfg.common
+    for precision in ("fp16", "bf16"):
+        option = f"memory_efficient_{precision}"
+        if common[option] and not common[precision]:
+            raise UserInputError(
+                f"common.{option} has no effect without common.{precision}. Add "
+                f"common.{precision}=true, or for another precision common.{option}=false."
+            )
+    is_plain_fp16 = common.fp16 and not common.memory_efficient_fp16
     if is_plain_fp16 and distributed.runs_without_gpu(cfg):
         raise UserInputError(
             "--fp16 trains on a GPU only. On a CPU, remove --fp16 (in YAML: common.fp16=false), or "
