@@ -121,7 +121,8 @@ def check_same_model(state: dict, path: str) -> None:
     if _loading.resumes:
         _check_stock_method(state.get("cfg"), trainer.cfg, path)
         _check_same_training(state.get("cfg"), trainer.cfg, path)
-        _check_same_optimizer(state.get("last_optimizer_state"), trainer.cfg, path)
+        _check_same_optimizer(state.get("cfg"), trainer.cfg, path)
+        _check_optimizer_options(state.get("last_optimizer_state"), trainer.cfg, path)
     check_ties(state["model"], trainer.get_model(), path)
     checkpoint_digest = (state.get("task_state") or {}).get(DICTIONARY_KEY)
     data_digest = dictionary_digest(trainer.task.source_dictionary)
@@ -223,7 +224,22 @@ def _check_same_training(saved_cfg, cfg, path: str) -> None:
             )
 
 
-def _check_same_optimizer(saved: dict | None, cfg, path: str) -> None:
+def _check_same_optimizer(saved_cfg, cfg, path: str) -> None:
+    """Raise UserInputError if the optimizer is another.
+
+    fairseq compares only the outermost classes, which are the same for ``adam`` and ``fused_adam``
+    in half precision.
+    """
+    now = _group(cfg, "optimizer").get("_name")
+    before = _group(saved_cfg, "optimizer").get("_name", now)
+    if before != now:
+        raise UserInputError(
+            f"{path} was trained with --optimizer {before} and this command has --optimizer {now}, "
+            f"which cannot continue from its state. {_ADVICE}"
+        )
+
+
+def _check_optimizer_options(saved: dict | None, cfg, path: str) -> None:
     """Compare the optimizer's options with those in its state, with which fairseq resumes.
 
     ``FairseqOptimizer.load_state_dict`` takes all but the learning rate from the state, except

@@ -274,6 +274,18 @@ def test_option_that_the_optimizer_would_ignore_is_rejected(
 
 
 @pytest.mark.ci
+@pytest.mark.parametrize("precision", ["--bf16", "--amp"])
+def test_different_optimizer_is_rejected(data_bin, tmp_path, precision):
+    flags = [data_bin, *SHORT, precision, "--save-dir", tmp_path]
+    in_process("train", *flags, "--optimizer", "adam")
+    changed = [*flags, "--optimizer", "fused_adam", "--max-update", 4]
+    difference = "--optimizer adam and this command has --optimizer fused_adam"
+    with pytest.raises(UserInputError, match=difference):
+        in_process("train", *changed)
+    in_process("train", *changed, "--reset-optimizer")
+
+
+@pytest.mark.ci
 def test_option_of_the_optimizer_is_changed_by_an_override(data_bin, tmp_path):
     flags = [data_bin, *SHORT, "--save-dir", tmp_path]
     changed = [*flags, "--weight-decay", 0.1]
