@@ -4,10 +4,11 @@ SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C only set a flag, which is read after each up
 (``Trainer.train_step``, the innermost public method that every path through fairseq's loop calls).
 All processes agree on it by summing their flags. The loop then finds its time used up
 (``--stop-time-hours``), saves ``checkpoint_last.pt`` in the middle of the epoch, and returns. The
-command exits with code 75, and the same command resumes. In fp32, it has the numbers of an
-uninterrupted run. With ``--fp16`` and ``--bf16``, each resume rounds the weights to half precision,
-and with ``--amp``, it resets the loss scale. The command also saves with ``--no-last-checkpoints``.
-With ``--no-save`` it exits with code 1.
+command exits with code 75, and the same command resumes. In fp32, ``--memory-efficient-fp16`` and
+``--memory-efficient-bf16``, it has the numbers of an uninterrupted run. With ``--fp16`` and
+``--bf16``, each resume rounds the weights to half precision, and with ``--amp``, it resets the loss
+scale. The command also saves with ``--no-last-checkpoints``. With ``--no-save`` it exits with
+code 1.
 
 The longest delay between the signal and the start of the save is one update with all its passes,
 and the validation that is due after it, if any. If a validation or another save is in progress, it

@@ -6,6 +6,7 @@ import logging
 
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.optim import AMPOptimizer, FP16Optimizer
+from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin, _MemoryEfficientFP16OptimizerMixin
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
@@ -15,6 +16,16 @@ from ..resume import loading_into
 from . import patch_method
 
 logger = logging.getLogger(__name__)
+
+#: Key in the state of an optimizer with ``--fp16``, which fairseq ignores when it loads one.
+_LOSS_SCALE_COUNTERS = "loss_scale_counters"
+#: Attributes of fairseq's ``DynamicLossScaler`` that determine when the loss scale changes.
+_COUNTERS = (
+    "_iter",
+    "_last_overflow_iter",
+    "_last_rescale_iter",
+    "_overflows_since_rescale",
+)
 
 
 @patch_method(FairseqTask, "get_batch_iterator")
@@ -86,6 +97,31 @@ def restore_number_of_updates(load, trainer, path, reset_optimizer=False, *argum
         trainer.set_num_updates(updates)
         trainer.checkpoint_without_optimizer = path
     return extra_state
+
+
+@patch_method(_FP16OptimizerMixin, "state_dict")
+@patch_method(_MemoryEfficientFP16OptimizerMixin, "state_dict")
+def save_loss_scale_counters(state_dict, optimizer):
+    """Save when the loss scale changed last, with the scale itself.
+
+    fairseq saves only the scale, so that a resumed training increases it after other updates than
+    an uninterrupted one, and leaves out other updates (not reported upstream).
+    """
+    state = state_dict(optimizer)
+    if optimizer.scaler is not None:
+        state[_LOSS_SCALE_COUNTERS] = {name: getattr(optimizer.scaler, name) for name in _COUNTERS}
+    return state
+
+
+@patch_method(_FP16OptimizerMixin, "load_state_dict")
+@patch_method(_MemoryEfficientFP16OptimizerMixin, "load_state_dict")
+def load_loss_scale_counters(load, optimizer, state_dict, *arguments, **keywords):
+    """Load what :func:`save_loss_scale_counters` has saved; checkpoints of fairseq have none."""
+    load(optimizer, state_dict, *arguments, **keywords)
+    counters = state_dict.get(_LOSS_SCALE_COUNTERS)
+    if counters is not None and optimizer.scaler is not None:
+        for name in _COUNTERS:
+            setattr(optimizer.scaler, name, counters[name])
 
 
 def warn_of_mixed_precision(trainer) -> None:
