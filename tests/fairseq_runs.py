@@ -58,7 +58,9 @@ def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") ->
     """Train like ``fairseq-train`` and load the last checkpoint. An empty ``device`` is a GPU."""
     command = [str(data), "--save-dir", str(save_dir), *SMALL.split(), *device.split(), *flags]
     arguments = options.parse_args_and_arch(options.get_training_parser(), command)
-    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # set by an earlier run
+    # Set by an earlier run.
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)
+    vars(train.should_stop_early).clear()
     config = convert_namespace_to_omegaconf(arguments)
     with shutdown.listening():  # restores the signal handlers
         if arguments.distributed_world_size > 1:

@@ -61,7 +61,8 @@ class TrainingHooks:
         Raises:
             UserInputError: the GPU has too little memory for a batch.
         """
-        self.kept.restore_interval()
+        self.kept.restore_intervals()
+        before = self.trainer.get_num_updates()  # of this call, unlike self.updates
         with metrics.aggregate() as logged:
             try:
                 output = self._train_step(samples, raise_oom)
@@ -78,6 +79,8 @@ class TrainingHooks:
         if updates > self.updates:
             note_update()
             self.kept.updated()
+        elif updates == before:
+            self.kept.skipped()
         self.updates = updates
         if stop_requested(self.stop, self.trainer):
             stop_after_this_update(self.stop, self.trainer, self.epochs)
@@ -104,7 +107,7 @@ class TrainingHooks:
 
     def save_checkpoint(self, filename, extra_state):
         """Save a checkpoint with the record so far, and keep it if it is one to keep."""
-        self.kept.restore_interval()
+        self.kept.restore_intervals()
         if self.record is not None:
             extra_state = extra_state | self.record.extra_state()
         path = self._save_checkpoint(filename, extra_state)

@@ -62,6 +62,7 @@ class KeptCheckpoints:
         self._trainer = trainer
         self._updates = updates
         self._interval = trainer.cfg.checkpoint.save_interval_updates
+        self._validation_interval = trainer.cfg.dataset.validate_interval_updates
         # A training that was killed right after it saved has no copy yet.
         last = self._folder / "checkpoint_last.pt"
         if trainer.get_num_updates() in updates and last.is_file():
@@ -77,22 +78,33 @@ class KeptCheckpoints:
         saving = self._trainer.cfg.checkpoint
         saving.save_interval_updates = updates if updates in self._updates else self._interval
 
-    def restore_interval_if_saved(self) -> None:
-        """Restore the interval of saves before fairseq chooses the names of a checkpoint.
+    def skipped(self) -> None:
+        """Let fairseq's loop neither validate nor save after an update that was left out.
+
+        One that overflows in half precision leaves the number of updates as it was. If that is a
+        multiple of an interval, fairseq would validate and save again, and ``--patience`` would
+        count a validation without improvement (not reported upstream). At the end of an epoch, it
+        still does.
+        """
+        self._trainer.cfg.checkpoint.save_interval_updates = 0
+        self._trainer.cfg.dataset.validate_interval_updates = 0
+
+    def restore_intervals_if_saved(self) -> None:
+        """Restore the intervals before fairseq chooses the names of a checkpoint.
 
         By the interval, it would also save ``checkpoint_EPOCH_UPDATES.pt``, and remove an older one
         with ``--keep-interval-updates``. Without a last checkpoint, it may save no other.
         """
         if not self._trainer.cfg.checkpoint.no_last_checkpoints:
-            self.restore_interval()
+            self.restore_intervals()
 
-    def restore_interval(self) -> None:
-        """Restore the interval of saves, before a checkpoint contains it and before each update.
+    def restore_intervals(self) -> None:
+        """Restore the intervals, before a checkpoint contains them and before each update.
 
-        Only one process saves, and all must decide alike after an update. One that overflows
-        leaves the number of updates as it was.
+        Only one process saves, and all must decide alike after an update.
         """
         self._trainer.cfg.checkpoint.save_interval_updates = self._interval
+        self._trainer.cfg.dataset.validate_interval_updates = self._validation_interval
 
     def saved(self, path: str) -> None:
         """Keep a checkpoint that was just saved, if it is one to keep.

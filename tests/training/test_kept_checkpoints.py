@@ -82,7 +82,7 @@ def test_processes_have_one_interval_after_an_overflow(tmp_path, monkeypatch):
             intervals.append(trainer.cfg.checkpoint.save_interval_updates)
             if step == 2 and saves:
                 trainer.save_checkpoint(str(tmp_path / "checkpoint_last.pt"), {})
-    assert intervals == 2 * [2, 2, 3, 2, 2]
+    assert intervals == 2 * [2, 2, 3, 0, 2]
 
 
 def test_checkpoint_of_an_earlier_training_is_replaced(tmp_path, monkeypatch):
@@ -114,7 +114,9 @@ def fake_trainer(folder, updates: list[int]) -> SimpleNamespace:
         task=SimpleNamespace(),
         data_parallel_world_size=1,
         is_data_parallel_master=True,
-        cfg=SimpleNamespace(checkpoint=saving),
+        cfg=SimpleNamespace(
+            checkpoint=saving, dataset=SimpleNamespace(validate_interval_updates=0)
+        ),
     )
     trainer.get_num_updates = lambda: trainer.updates
 

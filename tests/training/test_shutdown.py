@@ -89,6 +89,7 @@ def test_stopped_run_reports_that_nothing_is_saved(monkeypatch, data, tmp_path, 
 def started(train_step=None) -> SimpleNamespace:
     """Return a trainer before its first update, with signal handlers."""
     limits = SimpleNamespace(max_update=5, max_epoch=0)
+    data = SimpleNamespace(validate_interval_updates=0)
     saving = SimpleNamespace(save_interval_updates=0, save_dir="checkpoints")
     trainer = SimpleNamespace(
         train_step=train_step,
@@ -98,7 +99,7 @@ def started(train_step=None) -> SimpleNamespace:
         task=SimpleNamespace(),
         data_parallel_world_size=1,
         get_num_updates=lambda: 0,
-        cfg=SimpleNamespace(optimization=limits, checkpoint=saving),
+        cfg=SimpleNamespace(optimization=limits, dataset=data, checkpoint=saving),
     )
     epochs = SimpleNamespace(next_epoch_idx=1)
     TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record=None)
