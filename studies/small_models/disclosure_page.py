@@ -179,9 +179,9 @@ def _rate_check(studies: Mapping[str, StudyResults]) -> dict[str, str]:
 
     The values are empty if both choose the same rate for sinusoidal embeddings.
     """
-    name = f"{CORPUS}/sinusoidal-{MODELS.train_length}"
-    first = studies["sinusoidal-3M"].trials.get(name)
-    second = studies["sinusoidal-12M"].trials.get(name)
+    sinusoidal = f"{CORPUS}/sinusoidal-{MODELS.train_length}"
+    first = studies["sinusoidal-3M"].trials.get(sinusoidal)
+    second = studies["sinusoidal-12M"].trials.get(sinusoidal)
     names = ("short_rate", "long_rate", "rate_change", "later_checks", "unchecked", "e3")
     if first is None or second is None or first["lr"] == second["lr"]:
         return dict.fromkeys(names, "")
@@ -189,15 +189,16 @@ def _rate_check(studies: Mapping[str, StudyResults]) -> dict[str, str]:
     changes = []
     unchecked = []
     for path, outcome in studies[PRIMARY].trials.items():
-        if outcome["lr"] != first["lr"]:
+        method = path.split("/")[1].rsplit("-", 1)[0]
+        if outcome["lr"] != first["lr"] or method == LATE_METHOD:  # which E3 doesn't compare
             continue
-        method = method_in_words(path.split("/")[1].rsplit("-", 1)[0])
+        name = method_in_words(method)
         later = studies["rates-12M"].trials.get(path)
         if later is None:
-            unchecked.append(method)
+            unchecked.append(name)
             continue
         changes.append(_rate_gain(outcome["lr"], later))
-        checks.append(_checked_rate(method, outcome["lr"], later))
+        checks.append(_checked_rate(name, outcome["lr"], later))
     return {
         "short_rate": f"{first['lr']:g}",
         "long_rate": f"{second['lr']:g}",
