@@ -136,7 +136,13 @@ def measured_lengths(monkeypatch):
 def test_interrupted_recall_resumes(trained, tmp_path, monkeypatch, capsys, measured_lengths):
     out = tmp_path / "recall.json"
     words = ["recall", trained.data, "--path", trained("alibi"), "--out", out, "--lengths"]
-    assert main([*map(str, words), "8"]) == 0
+
+    def recall(lengths: str) -> int:
+        arguments = [*map(str, words), lengths]
+        monkeypatch.setattr("sys.argv", ["alibi-fairseq", *arguments])  # for the provenance
+        return main(arguments)
+
+    assert recall("8") == 0
     first = json.loads(out.read_text())
     write = Recall._write
 
@@ -146,9 +152,9 @@ def test_interrupted_recall_resumes(trained, tmp_path, monkeypatch, capsys, meas
 
     with monkeypatch.context() as patch:
         patch.setattr(Recall, "_write", write_and_interrupt)
-        assert main([*map(str, words), "16,32"]) != 0
+        assert recall("16,32") != 0
     capsys.readouterr()
-    assert main([*map(str, words), "8,16,32"]) == 0
+    assert recall("8,16,32") == 0
     assert [row[1] for row in cells_of(capsys.readouterr().out)[1:]] == ["8", "16", "32"]
     assert measured_lengths == [8, 16, 32]
     content = json.loads(out.read_text())

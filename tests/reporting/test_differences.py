@@ -189,7 +189,7 @@ def test_checkpoints_of_overlapping_seeds_are_not_paired():
 def test_one_seed_states_what_means_nothing():
     (note,) = sections_of(measured(seeds=1))
     assert note == one_seed_note()
-    assert "below 3% at the training length and below 9% beyond it mean nothing" in note
+    assert "below 3% at the training length and below 8% beyond it mean nothing" in note
 
 
 @pytest.mark.parametrize(
