@@ -15,11 +15,11 @@ from .display_names import METHOD_NAMES
 
 
 class ModuleSource(NamedTuple):
-    """Source of an imported module of a plugin.
+    """Source of a module of a plugin.
 
     Attributes:
         code_sha256: hash of the syntax tree, without docstrings.
-        imports: imported modules of the same package that it imports.
+        imports: modules of the same package that it imports, also inside functions.
     """
 
     code_sha256: str
@@ -33,8 +33,9 @@ def plugin_sha256(methods: Iterable[str]) -> str | None:
     """Return the hash of the plugins' code that defines a model, or None for a model without one.
 
     It covers the module of each method, the modules of the same package that this one imports, and
-    so on. Comments, docstrings, and formatting do not count. A file is read once in a process: an
-    edit after that has no effect on this process, and does not change the hash either.
+    so on. A function that has not run may import some of them, so they are found as files, and are
+    not imported for this. Comments, docstrings, and formatting do not count. A file is read once in
+    a process: a later edit does not change the hash.
 
     Args:
         methods: position methods of the model. Unknown names are ignored.
@@ -58,20 +59,20 @@ def check_unedited(methods: Iterable[str]) -> None:
 
 
 def plugin_files(methods: Iterable[str]) -> dict[str, Path]:
-    """Return the imported source files of the plugins of a model, by path within their folders.
+    """Return the source files of the plugins of a model, by path within their folders.
 
-    They are the whole packages, such as ``my_plugin/__init__.py``: a copy can be imported.
+    They are the imported modules of the whole packages, such as ``my_plugin/__init__.py``, and what
+    these import: a copy can be imported.
     """
-    packages = {_package(kind) for kind in _plugin_classes(methods)}
+    modules: set[str] = set()
+    for package in {_package(kind) for kind in _plugin_classes(methods)}:
+        modules |= _reachable(_imported_modules(package), _source, with_packages=True)
     files: dict[str, Path] = {}
-    for name, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name.partition(".")[0] not in packages or not file or not Path(file).is_file():
-            continue
-        parts = name.split(".")
-        if hasattr(module, "__path__"):
-            parts.append("__init__")
-        files["/".join(parts) + Path(file).suffix] = Path(file)
+    for name in sorted(modules):
+        file = _file(name)
+        if file is not None:
+            package_file = "/__init__" if _is_package(file) else ""
+            files[f"{name.replace('.', '/')}{package_file}{file.suffix}"] = file
     return files
 
 
@@ -110,16 +111,16 @@ def _definitions(methods: Iterable[str], source: SourceReader) -> list[str]:
     """Return the classes of plugins' methods, and the modules that define them with their hashes.
 
     What a function returns can depend on its caller, so a class that was made in a function is
-    defined by all modules of its package.
+    defined by all imported modules of its package, and what these import.
     """
     classes = set()
     modules = set()
     for kind in _plugin_classes(methods):
         classes.add(f"{kind.__module__}.{kind.__qualname__}")
         if "<locals>" in kind.__qualname__:
-            modules |= _imported_modules(_package(kind))
+            modules |= _reachable(_imported_modules(_package(kind)), source)
         else:
-            modules |= _reachable(kind.__module__, source)
+            modules |= _reachable({kind.__module__}, source)
     hashes = []
     for name in modules:
         module = source(name)
@@ -128,10 +129,16 @@ def _definitions(methods: Iterable[str], source: SourceReader) -> list[str]:
     return sorted(classes) + sorted(hashes)
 
 
-def _reachable(module: str, source: SourceReader) -> set[str]:
-    """Return a module and the modules of its package that it imports, directly or not."""
+def _reachable(modules: set[str], source: SourceReader, with_packages: bool = False) -> set[str]:
+    """Return modules and the modules of their package that they import, directly or not.
+
+    Args:
+        modules: names of the modules.
+        source: reads a module.
+        with_packages: also the packages that contain a module, and what these import.
+    """
     found: set[str] = set()
-    waiting = [module]
+    waiting = list(modules)
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -140,6 +147,8 @@ def _reachable(module: str, source: SourceReader) -> set[str]:
         read = source(name)
         if read is not None:
             waiting += read.imports
+        if with_packages and "." in name:
+            waiting.append(name.rpartition(".")[0])
     return found
 
 
@@ -150,23 +159,51 @@ def _imported_modules(package: str) -> set[str]:
 
 @functools.cache
 def _source(module: str) -> ModuleSource | None:
-    """Return the source of an imported module as this process first read it."""
+    """Return the source of a module as this process first read it."""
     return _read_source(module)
 
 
 def _read_source(module: str) -> ModuleSource | None:
-    """Return the source of an imported module, or None without a source file."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if not file or not Path(file).is_file():
+    """Return the source of a module, or None without a source file."""
+    file = _file(module)
+    if file is None:
         return None
-    content = Path(file).read_bytes()
-    if Path(file).suffix != ".py":  # a compiled module
+    content = file.read_bytes()
+    if file.suffix != ".py":  # a compiled module
         return ModuleSource(hashlib.sha256(content).hexdigest(), ())
-    tree = ast.parse(content)
-    imports = tuple(sorted(_own_imports(module, tree)))
+    tree = ast.parse(content, str(file))
+    imports = tuple(sorted(_own_imports(module, tree, _is_package(file))))
     _remove_docstrings(tree)
     code = ast.unparse(tree)  # unlike ast.dump, hardly depends on the version of Python
     return ModuleSource(hashlib.sha256(code.encode()).hexdigest(), imports)
+
+
+def _file(module: str) -> Path | None:
+    """Return the file of a module, or None without one.
+
+    A module that is not imported is found at its place in the package, without running any code.
+    """
+    if module in sys.modules:
+        file = getattr(sys.modules[module], "__file__", None)
+        candidates = [Path(file)] if file else []
+    else:
+        candidates = []
+        for place in _places(module):
+            candidates += [place / "__init__.py", place.with_name(f"{place.name}.py")]
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _places(module: str) -> list[Path]:
+    """Return the folders that a module of an imported plugin has if it is a package."""
+    if module in sys.modules:
+        return [Path(folder) for folder in getattr(sys.modules[module], "__path__", ())]
+    parent, _, name = module.rpartition(".")
+    return [folder / name for folder in _places(parent)] if parent else []
+
+
+def _is_package(file: Path) -> bool:
+    """Return True if the file of a module is that of a package."""
+    return file.name.partition(".")[0] == "__init__"
 
 
 def _remove_docstrings(tree: ast.AST) -> None:
@@ -179,29 +216,38 @@ def _remove_docstrings(tree: ast.AST) -> None:
             node.body = node.body[1:] or [ast.Pass()]
 
 
-def _own_imports(module: str, tree: ast.AST) -> set[str]:
-    """Return the imported modules of the same package that a module imports."""
+def _own_imports(module: str, tree: ast.AST, is_package: bool) -> set[str]:
+    """Return the modules of the same package that a module imports."""
     package = module.partition(".")[0]
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                # Without "as", the package itself is what gets a name.
-                names.add(alias.name if alias.asname else alias.name.partition(".")[0])
+                names.add(alias.name)
+                if not alias.asname:  # The package itself is what gets a name.
+                    names.add(alias.name.partition(".")[0])
         elif isinstance(node, ast.ImportFrom):
-            parent = _absolute_name(module, node)
+            parent = _absolute_name(module, node, is_package)
             for alias in node.names:
-                child = f"{parent}.{alias.name}"
-                names.add(child if child in sys.modules else parent)
-    return {name for name in names if name.partition(".")[0] == package and name in sys.modules}
+                names.add(_module_of_name(parent, alias.name))
+    return {name for name in names if name.partition(".")[0] == package}
 
 
-def _absolute_name(module: str, node: ast.ImportFrom) -> str:
+def _module_of_name(parent: str, name: str) -> str:
+    """Return the module that ``from parent import name`` reads: ``parent``, or one in it."""
+    child = f"{parent}.{name}"
+    if child in sys.modules:
+        return child
+    is_attribute = parent in sys.modules and name in vars(sys.modules[parent])
+    return parent if is_attribute or _file(child) is None else child
+
+
+def _absolute_name(module: str, node: ast.ImportFrom, is_package: bool) -> str:
     """Return the full name of the module that ``from … import …`` reads."""
     if not node.level:
         return node.module or ""
     base = module.split(".")
-    if not hasattr(sys.modules[module], "__path__"):
+    if not is_package:
         base.pop()
     base = base[: len(base) - (node.level - 1)]
     if node.module:

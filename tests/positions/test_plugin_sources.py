@@ -21,26 +21,34 @@ register_position_method("other", Other)
     "mine.py": '''
 from alibi_fairseq.positions import PositionMethod
 from . import bias
-from .numbers import constants
+from .numbers import constants, size
 
 class Mine(PositionMethod):
     """The first version."""
 
     def embed(self, positions):
         from .late import LATE
+        from .lazy import first
 
         return LATE
 ''',
     "other.py": """
 from alibi_fairseq.positions import PositionMethod
 from .factory import make
+import plugin_of_files.dotted
 
 class Other(PositionMethod):
     pass
 """,
     "bias.py": "SLOPE = 1\n",
     "late.py": "LATE = 1\n",
-    "numbers/__init__.py": "",
+    "dotted.py": "DOTTED = 1\n",
+    "lazy/__init__.py": "from . import third\n",
+    "lazy/first.py": "from .second import SECOND\n",
+    "lazy/second.py": "SECOND = 1\n",
+    "lazy/third.py": "THIRD = 1\n",
+    "numbers/__init__.py": "size = 1\n",
+    "numbers/size.py": "SIZE = 2\n",
     "numbers/constants.py": "import plugin_of_files.deep as deep\n",
     "deep.py": "DEPTH = 1\n",
     "factory.py": """
@@ -54,11 +62,16 @@ def make(exponent):
 """,
     "plots.py": "COLOR = 1\n",
 }
+MINE = ["mine.py", "bias.py", "late.py", "deep.py", "numbers/__init__.py"]
+#: Imported in a function that the tests never call.
+LAZY = ["lazy/first.py", "lazy/second.py"]
+#: Nothing imports them. A number in ``numbers/__init__.py`` has the name of the second.
+UNUSED = ["plots.py", "numbers/size.py"]
 
 
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
-    """Import a plugin of several modules, one of which is not imported; return its folder."""
+    """Import a plugin of several modules, not all of which are imported; return its folder."""
     folder = tmp_path / "plugin_of_files"
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -78,19 +91,29 @@ def version_in_new_process(method="mine"):
     return plugin_sha256([method])
 
 
-@pytest.mark.parametrize("file", ["mine.py", "bias.py", "late.py", "deep.py"])
-def test_edit_of_what_defines_a_method_changes_its_version(plugin, file):
-    before = version_in_new_process()
+@pytest.mark.parametrize(
+    ("method", "file"), [*(("mine", file) for file in MINE + LAZY), ("other", "dotted.py")]
+)
+def test_edit_of_what_defines_a_method_changes_its_version(plugin, method, file):
+    before = version_in_new_process(method)
     assert len(before) == 64
     text = (plugin / file).read_text()
     (plugin / file).write_text(text + "EDITED = True\n")
-    assert plugin_sha256(["mine"]) == before  # this process has imported the earlier version
-    assert version_in_new_process() != before
+    assert plugin_sha256([method]) == before  # this process has read the earlier version
+    assert version_in_new_process(method) != before
     (plugin / file).write_text(text)
+    assert version_in_new_process(method) == before
+
+
+def test_version_is_the_same_before_and_after_an_import_in_a_function(plugin):
+    before = version_in_new_process()
+    plugin_files(["mine"])
+    assert "plugin_of_files.lazy" not in sys.modules
+    __import__("plugin_of_files.lazy.first")
     assert version_in_new_process() == before
 
 
-@pytest.mark.parametrize("file", ["__init__.py", "other.py", "factory.py", "plots.py"])
+@pytest.mark.parametrize("file", ["__init__.py", "other.py", "factory.py", "dotted.py", *UNUSED])
 def test_edit_of_another_module_does_not_change_the_version(plugin, file):
     before = version_in_new_process()
     (plugin / file).write_text((plugin / file).read_text() + "EDITED = True\n")
@@ -133,10 +156,11 @@ def test_class_of_the_same_module_has_its_own_version(plugin):
     assert version_in_new_process() != before
 
 
-def test_class_made_in_a_function_depends_on_the_whole_plugin(plugin):
+@pytest.mark.parametrize("file", ["__init__.py", *LAZY])
+def test_class_made_in_a_function_depends_on_the_whole_plugin(plugin, file):
     METHODS["made"] = sys.modules["plugin_of_files.factory"].make(0.5)
     before = version_in_new_process("made")
-    (plugin / "__init__.py").write_text(FILES["__init__.py"] + "made = make(0.25)\n")
+    (plugin / file).write_text(FILES[file] + "EDITED = True\n")
     assert version_in_new_process("made") != before
 
 
@@ -158,9 +182,9 @@ def test_models_without_an_imported_plugin_have_no_version(plugin, names):
     assert plugin_sha256(names) is None
 
 
-def test_files_of_a_plugin_are_its_imported_modules(plugin):
+def test_files_of_a_plugin_are_all_that_a_copy_can_import(plugin):
     files = plugin_files(["alibi", "mine"])
     names = {name.removeprefix("plugin_of_files/") for name in files}
-    assert names == set(FILES) - {"plots.py"}
+    assert names == set(FILES) - set(UNUSED)
     assert all(path.read_text() == FILES[str(path.relative_to(plugin))] for path in files.values())
     assert plugin_files(["alibi"]) == {}
