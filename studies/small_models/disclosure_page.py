@@ -37,7 +37,7 @@ TRIALS = {
 }
 #: The method whose primary models were trained beyond the time limit of the protocol.
 LATE_METHOD = "none"
-#: Margin of E3, in percent.
+#: Margin of E3 in six_tests.yaml, in percent.
 E3_MARGIN = 2.0
 #: Commit ce84c3f5, the first version of the protocol.
 PROTOCOL_DATE = "2026-11-24T18:05:00Z"
@@ -199,13 +199,16 @@ def _rate_check(studies: Mapping[str, StudyResults]) -> dict[str, str]:
             continue
         changes.append(_rate_gain(outcome["lr"], later))
         checks.append(_checked_rate(name, outcome["lr"], later))
+    sinusoidal_change = _rate_gain(first["lr"], second)
+    if unchecked:  # their rates may matter as much
+        changes.append(sinusoidal_change)
     return {
         "short_rate": f"{first['lr']:g}",
         "long_rate": f"{second['lr']:g}",
-        "rate_change": change_in_words(-_rate_gain(first["lr"], second)),
+        "rate_change": change_in_words(-sinusoidal_change),
         "later_checks": " ".join(checks),
         "unchecked": join_words(unchecked),
-        "e3": _effect_on_e3([*changes, _rate_gain(first["lr"], second)] if unchecked else changes),
+        "e3": _effect_on_e3(changes),
     }
 
 
@@ -224,9 +227,10 @@ def _checked_rate(method: str, used: float, trials: Mapping) -> str:
 
 
 def _effect_on_e3(changes: Sequence[float]) -> str:
-    """Return a sentence about E3 if other rates change log perplexity by these values."""
-    margin = percent_to_nats(E3_MARGIN)
-    if max(map(abs, changes), default=0.0) < margin:
+    """Return a sentence about E3 if other rates change log perplexity by these values, if any."""
+    if not changes:
+        return ""
+    if max(map(abs, changes)) < percent_to_nats(E3_MARGIN):
         return f"This is less than the margin of E3 ({E3_MARGIN:g}%)."
     return (
         f"A difference of this size is larger than the margin of E3 ({E3_MARGIN:g}%), so E3 could "

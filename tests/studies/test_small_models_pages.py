@@ -394,6 +394,9 @@ def test_page_compares_rates_with_those_of_longer_trials(tmp_path):
     page = disclosure(t5={0.0057: 6.0, 0.008: 6.05, 0.0113: 6.06})
     assert "the perplexity of 0.0057 is 4.1% lower than that of 0.0113." in page
     assert larger in page
+    for path in (folder / "primary" / "tuning" / "wikipedia").glob("*.json"):
+        path.unlink()
+    assert "margin of E3" not in disclosure()
 
 
 def test_page_says_which_trials_have_no_origin():
