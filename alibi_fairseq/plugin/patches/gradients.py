@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from fairseq.optim import AMPOptimizer
+from fairseq.optim.adam import Adam
+from fairseq.optim.fp16_optimizer import _MemoryEfficientFP16OptimizerMixin
 from fairseq.trainer import Trainer
 
 from . import patch_method
@@ -37,6 +39,45 @@ def step_with_unscaled_optimizer(step, amp):
     """
     amp.scaler.step(amp.optimizer)
     amp.scaler.update()
+
+
+@patch_method(_MemoryEfficientFP16OptimizerMixin, "step")
+def unscale_gradients_in_fp32(step, optimizer, *arguments, **keywords):
+    """Divide the gradients of ``--memory-efficient-fp16`` by their scale in fp32 before Adam.
+
+    fairseq divides fp16 gradients by the loss scale and by the number of tokens, and only then
+    converts them to fp32. The gradients of large batches are below 1e-5 after that, so that they
+    lose digits or become zero in fp16 (not reported upstream). With NVIDIA's apex, fairseq uses
+    its Adam, which divides in fp32 by itself.
+    """
+    adam = optimizer.optimizer
+    if not isinstance(adam, Adam):
+        return step(optimizer, *arguments, **keywords)
+    groups = adam.param_groups
+    try:
+        for group in groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    _update_in_fp32(adam, group, parameter, optimizer._multiply_factor)
+    finally:
+        adam.param_groups = groups
+    if optimizer.scaler is not None:
+        optimizer.scaler.update()
+
+
+def _update_in_fp32(adam: Adam, group: dict, parameter: torch.nn.Parameter, factor) -> None:
+    """Update one parameter of a group with its gradient times ``factor``.
+
+    Adam sees an fp32 copy, because the gradient of an fp16 parameter can't be fp32. Only one
+    copy exists at a time, as in Adam itself.
+    """
+    copy = parameter.detach().float()
+    copy.grad = parameter.grad.float() * factor
+    adam.param_groups = [{**group, "params": [copy]}]
+    adam.state[copy] = adam.state.pop(parameter, {})
+    adam.step()
+    adam.state[parameter] = adam.state.pop(copy)
+    parameter.data.copy_(copy)
 
 
 @patch_method(Trainer, "train_step")
