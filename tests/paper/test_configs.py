@@ -10,8 +10,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 from commands import PACKAGE
+from fairseq.optim import MemoryEfficientFP16Optimizer
+from fairseq_runs import training_config
 from paper.configurations import ONE_OF_EACH, from_flags, from_yaml
+from torch import nn
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.files import read_yaml
@@ -64,6 +68,18 @@ def test_hydra_with_overrides_has_configuration_of_recipe(path):
     for group, values in recipe.settings().items():
         for option, value in values.items():
             assert config[f"{group}.{option}"] == value, f"{group}.{option}"
+
+
+@pytest.mark.parametrize("gpus", [None, 1])
+def test_loss_scale_is_rarely_too_large(gpus):
+    """It doubles after a window of updates, and the overflow that often follows costs an update."""
+    for path, recipe in RECIPES.items():
+        optimizer = MemoryEfficientFP16Optimizer.build_optimizer(
+            training_config(*flags(recipe.settings(gpus)), "--memory-efficient-fp16"),
+            [nn.Parameter(torch.zeros(1))],
+            allow_unsupported=True,
+        )
+        assert optimizer.scaler.scale_window >= 600, path
 
 
 def test_cards_with_80_gb_keep_tokens_per_update():
