@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import logging
 import math
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -194,3 +196,18 @@ def test_training_matches_fairseq_criterion(tmp_path, precision, tolerance):
     assert loss == pytest.approx(fairseq_loss, rel=validation_tolerance)
     fairseq_loss, loss = evaluation_losses
     assert loss == pytest.approx(fairseq_loss, rel=tolerance)
+
+
+@pytest.mark.ci
+def test_logged_loss_of_many_passes_is_finite_in_fp16(tmp_path, caplog):
+    """Eight passes of 4,096 tokens have more nats than fp16 can hold."""
+    data = write_corpus(tmp_path, train=32768, valid=64)
+    flags = [*RUN.split(), "--criterion", "adaptive_loss", "--memory-efficient-fp16"]
+    passes = ["--max-tokens", "4096", "--update-freq", "8", "--max-update", "1"]
+    passes += ["--fp16-init-scale", "1"]
+    with caplog.at_level(logging.INFO):
+        run_train(data, tmp_path / "run", *flags, *passes, "--log-format", "json")
+    (line,) = [record.message for record in caplog.records if record.name == "train_inner"]
+    logged = json.loads(line)
+    nats = float(logged["wpb"]) * float(logged["loss"]) * math.log(2)
+    assert torch.finfo(torch.float16).max < nats < math.inf

@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     gradients,
     install_hooks,
     libraries,
+    losses,
     resumed_training,
     safe_loading,
     startup,

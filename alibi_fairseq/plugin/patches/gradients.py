@@ -58,21 +58,24 @@ def unscale_gradients_in_fp32(step, optimizer, *arguments, **keywords):
         for group in groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    _update_in_fp32(adam, group, parameter, optimizer._multiply_factor)
+                    gradient = parameter.grad.float() * optimizer._multiply_factor
+                    _update_in_fp32(adam, group, parameter, gradient)
     finally:
         adam.param_groups = groups
     if optimizer.scaler is not None:
         optimizer.scaler.update()
 
 
-def _update_in_fp32(adam: Adam, group: dict, parameter: torch.nn.Parameter, factor) -> None:
-    """Update one parameter of a group with its gradient times ``factor``.
+def _update_in_fp32(
+    adam: Adam, group: dict, parameter: torch.nn.Parameter, gradient: torch.Tensor
+) -> None:
+    """Update one parameter of a group with an fp32 gradient.
 
     Adam sees an fp32 copy, because the gradient of an fp16 parameter can't be fp32. Only one
     copy exists at a time, as in Adam itself.
     """
     copy = parameter.detach().float()
-    copy.grad = parameter.grad.float() * factor
+    copy.grad = gradient
     adam.param_groups = [{**group, "params": [copy]}]
     adam.state[copy] = adam.state.pop(parameter, {})
     adam.step()
