@@ -104,7 +104,9 @@ def _title_test() -> dict[str, object]:
         before = outcome.complete[-2]
         earlier["earlier_tokens"] = millions(before.tokens)
         earlier["earlier"] = change_in_words(before.effects().short_vs_long.value)
+    largest = max(cost, effects.cost, key=lambda estimate: estimate.value)
     return {
+        "largest_cost": size_in_words(largest.value),
         "small_cost": size_in_words(cost.value) if cost.interval()[0] > 0 else "",
         "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),
         "num_pairs": len(pairs),
