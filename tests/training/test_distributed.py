@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from threading import Barrier
 from types import SimpleNamespace
 
 import pytest
 import torch
 from commands import PACKAGE, SHORT, as_process
+from fairseq.distributed import utils as distributed_utils
+from fairseq_runs import training_config
 from torch import distributed
 
 from alibi_fairseq.plugin.patches import install_hooks
@@ -180,6 +183,23 @@ def test_processes_wait_for_a_slow_first_one(tmp_path, restarts):
         finished = pool.map(start, range(2))
     for process in finished:
         assert process.returncode == 0, process.stderr[-500:]
+
+
+def test_nccl_waits_30_minutes_for_the_process_that_saves(monkeypatch):
+    class Joined(Exception):
+        """Raised where the processes would join."""
+
+    def join(**keywords):
+        assert "timeout" not in keywords
+        raise Joined
+
+    constants = distributed.distributed_c10d
+    monkeypatch.setattr(constants, "default_pg_nccl_timeout", timedelta(minutes=10))
+    monkeypatch.setattr(distributed, "init_process_group", join)
+    flags = ["--distributed-world-size", "2", "--distributed-init-method", "tcp://localhost:1"]
+    with pytest.raises(Joined):
+        distributed_utils.distributed_init(training_config("--arch", "alibi_lm_tiny", *flags))
+    assert constants._get_default_timeout("nccl") == timedelta(minutes=30)
 
 
 def test_training_starts_when_the_first_process_is_ready(monkeypatch):

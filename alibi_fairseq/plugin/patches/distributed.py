@@ -137,6 +137,18 @@ def broadcast_checkpoint(broadcast, *arguments, **keywords):
         return broadcast(*arguments, **keywords)
 
 
+@patch_method(distributed_utils, "distributed_init")
+def wait_while_first_process_saves(init, cfg):
+    """Let processes wait for one another for 30 minutes, as with PyTorch before 2.1.
+
+    One process saves while the others wait in their next update, and NCCL now ends a job that
+    waits for 10 minutes. A model of 1.3B parameters has three files of 16 GB, which take longer
+    on a file system below 80 MB/s (not reported upstream).
+    """
+    distributed.distributed_c10d.default_pg_nccl_timeout = timedelta(minutes=30)
+    return init(cfg)
+
+
 def meet(is_first: bool) -> None:
     """Let all processes meet, after which they can call :func:`wait_for_first_process`.
 
@@ -152,7 +164,7 @@ def wait_for_first_process(is_first: bool) -> None:
     """Wait until the first process has called this as well, for at most a day.
 
     The first process hashes the training data, while the others would already wait for it in their
-    first update. NCCL ends a job that waits for 10 minutes (``timeout`` of ``init_process_group``).
+    first update, for 30 minutes at most (:func:`wait_while_first_process_saves`).
     """
     store = distributed.distributed_c10d._get_default_store()
     if is_first:
