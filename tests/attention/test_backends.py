@@ -144,6 +144,19 @@ def test_long_input_keeps_precision(call, backend):
     assert error < limit
 
 
+@pytest.mark.parametrize(
+    ("queries", "keys"), [(1030, 1030), (3, 1030), (3, 4096), (258, 4096), (4030, 4030)]
+)
+def test_incomplete_tiles_have_the_rounding_of_absolute_positions(queries, keys):
+    """The largest slope is 1/2, and a sum of half of the products is rounded."""
+    call = Call("alibi", length=queries, cached=keys - queries, batch=1)
+    q, k, v, _ = call.tensors()
+    exact, _ = attend(q.double(), k.double(), v.double(), call.mask(), backend="eager")
+    output, _ = attend(q, k, v, call.mask(), backend="fold")
+    error = (output.double() - exact).abs().max() / exact.abs().max()
+    assert error < 2 * torch.finfo(torch.float32).eps * keys / 2
+
+
 def peak_memory(backend: str, dropout_p: float, length: int, **limit: bool) -> int:
     """Return the peak of allocated bytes in a forward and backward pass, by torch's profiler."""
     call = Call(batch=1, heads=2, length=length, width=8, size=0.5, **limit)
