@@ -98,6 +98,17 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         raise
 
 
+def sync_files(paths: Iterable[Path]) -> None:
+    """Wait until the contents of files are on the disk; folders are skipped.
+
+    A crash of the machine could otherwise keep a later file that says these are complete.
+    """
+    for path in paths:
+        if path.is_file():
+            with open(path, "rb") as stream:
+                os.fsync(stream.fileno())
+
+
 @contextmanager
 def atomic_folder(path: str | os.PathLike, replaces: bool = False) -> Iterator[Path]:
     """Create a folder to fill, which appears as ``path`` when the block ends without an error.

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..completion_marker import CompletionMarker
 from ..errors import UserInputError
+from ..files import sync_files
 from ..progress_bar import make_progress_bar
 from .iterables import batches
 from .tokenization import END_OF_LINE, SPECIAL, Tokenizer
@@ -137,6 +138,7 @@ def _write_part(tokenizer: Tokenizer, task: tuple[Path, Part]) -> dict:
     if not marker.holds():
         counts: Counter[str] = Counter()
         write_lines(prefix, _tokenize(part.items(), tokenizer, counts), tokenizer.entries)
+        sync_files([prefix.with_suffix(".bin"), prefix.with_suffix(".idx")])
         marker.write(counts)
     return marker.result
 
@@ -204,6 +206,7 @@ def _join_parts(
         for prefix in prefixes:
             builder.merge_file_(str(prefix))
         builder.finalize(f"{joined}.idx")
+        sync_files([Path(f"{joined}.bin"), Path(f"{joined}.idx")])
         marker.write()
     for prefix in prefixes:
         prefix.with_suffix(".bin").unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from ..completion_marker import (
     write_settings,
 )
 from ..errors import UserInputError
-from ..files import check_data_path, check_disk, locked
+from ..files import check_data_path, check_disk, locked, sync_files
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
 from .binarization import binarize, check_indexes
@@ -72,7 +72,9 @@ def prepare_corpus(
     with _use_work_folder(work, settings):
         text_marker = CompletionMarker(work / _TEXT_MARKER)
         if not text_marker.holds():
-            text_marker.write(corpus.write_normalized_text(work, workers))
+            text_entries = corpus.write_normalized_text(work, workers)
+            sync_files(work.rglob("*"))
+            text_marker.write(text_entries)
         text_entries = text_marker.result
         tokenizer = corpus.build_tokenizer(work)
         if not (work / "dict.txt").exists():
@@ -89,6 +91,7 @@ def prepare_corpus(
         # killed, and the manifest of the resumed preparation would list it.
         manifests.save(manifest, work)
         shutil.copyfile(work / manifests.FILE_NAME, data_bin / manifests.FILE_NAME)
+        sync_files(data_bin.rglob("*"))
         os.replace(data_bin, Path(out) / "data-bin")
         _delete_work_folder(work)
     return manifest, True

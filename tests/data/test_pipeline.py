@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -134,6 +136,32 @@ def test_rerun_rejects_damaged_index(tmp_path):
     damage_index(tmp_path / "data-bin" / "valid.idx")
     with pytest.raises(UserInputError, match=r"data-bin/valid\.idx is damaged, .* Delete"):
         prepare_corpus(corpus, tmp_path)
+
+
+def test_files_are_on_the_disk_before_they_are_recorded_as_complete(tmp_path, monkeypatch):
+    """A crash of the machine loses what was not flushed."""
+    (tmp_path / "text.txt").write_text("A line.\n" * 2000)
+    fsync = os.fsync
+    replace = os.replace
+    flushed = set()
+    flushed_before = {}
+
+    def note_flush(number):
+        flushed.add(Path(os.readlink(f"/proc/self/fd/{number}")).name)
+        fsync(number)
+
+    def note_name(source, target):
+        flushed_before[Path(target).name] = set(flushed)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_flush)
+    monkeypatch.setattr(os, "replace", note_name)
+    out = tmp_path / "out"
+    prepare_corpus(CustomTextBuilder([tmp_path / "text.txt"], "words"), out, workers=1)
+    assert {"train.txt", "valid.txt"} <= flushed_before["text.json"]
+    assert {"part000000.bin", "part000000.idx"} <= flushed_before["part000000.json"]
+    assert {"train.bin", "train.idx"} <= flushed_before["train.json"]
+    assert {path.name for path in (out / "data-bin").iterdir()} <= flushed_before["data-bin"]
 
 
 @pytest.fixture
