@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..positions.spec import MethodSpec
 from ..results.case import Case
 from ..results.estimates import Difference, difference, nats_to_percent
 from ..results.result import Result
@@ -183,12 +184,18 @@ def _cell(case: Case, pair: _Pair) -> str:
 
 
 def _reference(rows: Sequence[Row]) -> Row:
-    """Return the row that others are compared with: ALiBi as trained, or the first one."""
+    """Return the row that others are compared with: ALiBi as trained, or the first one.
+
+    ALiBi with an attention window has the same name, but comes second.
+    """
+    named = []
     for row in rows:
         assert row.key is not None
         if row.method_name == REFERENCE and not row.key.reading.overrides:
-            return row
-    return rows[0]
+            named.append(row)
+            if row.key.series.method == MethodSpec.plain("alibi"):
+                return row
+    return named[0] if named else rows[0]
 
 
 def _results_in(row: Row, case: Case) -> Sequence[Result]:

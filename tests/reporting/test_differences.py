@@ -10,6 +10,7 @@ import pytest
 from results_documents import Record, cells_of, changed, evaluation_record, results_of
 from scipy import stats
 
+from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.differences import (
     SEED_SPREAD,
     difference_sections,
@@ -219,6 +220,20 @@ def test_first_method_is_the_reference_without_alibi():
     assert list(rows_of(sections_of(records))) == [
         "Rotary, L=64 vs. Sinusoidal, L=64",
     ]
+
+
+def test_alibi_with_a_window_is_no_reference_beside_plain_alibi():
+    records = measured()
+    records += [
+        changed(record, method=MethodSpec.parse("alibi/attention_window=16"))
+        for record in records
+        if record.method.notation == "alibi"
+    ]
+    for some in (records, records[::-1]):
+        rows = rows_of(sections_of(some))
+        assert len(rows) == 2
+        for label in rows:
+            assert label.endswith("vs. ALiBi, L=64 (attention-window none)")
 
 
 def test_sliding_windows_have_a_table_of_their_own():
