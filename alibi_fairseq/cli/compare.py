@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,7 +186,7 @@ class CompareCommand(ExperimentOptions):
         """
         first = Path(self.sources[0])
         if not (first / "dict.txt").is_file():
-            name = first.resolve().name.split(".")[0]
+            name = Path(os.path.abspath(first)).name.split(".")[0]
             return {"name": name, "text": self.sources, **values}
         if len(self.sources) > 1 or values:
             flags = ", ".join(CORPUS_FLAGS.values())
