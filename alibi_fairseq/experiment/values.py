@@ -24,6 +24,8 @@ RESERVED = (
     "--arch",
     "--position-method",
     "--tokens-per-sample",
+    "--sample-break-mode",
+    "--required-batch-size-multiple",
     "--max-tokens",
     "--batch-size",
     "--max-sentences",
@@ -39,6 +41,8 @@ RESERVED = (
     "--log-format",
     "--log-interval",
 )
+#: Options of ``fairseq-train`` that end some trainings earlier than others.
+EARLY_STOPS = ("--patience", "--max-epoch", "--stop-time-hours", "--stop-min-lr")
 
 
 def as_methods(value: object) -> list:
@@ -69,7 +73,8 @@ def as_flags(value: Any) -> list[str]:
 
     Raises:
         ValueError: the value is neither text nor a list, the configuration determines one of the
-            options, one disables the validation, or one would apply again to a resumed training.
+            options, or one stops some models earlier than others, disables the validation, or
+            would apply again to a resumed training.
     """
     if not isinstance(value, str | list | tuple):
         raise ValueError("must be one text or a list of texts; remove the key if it is empty")
@@ -78,6 +83,9 @@ def as_flags(value: Any) -> list[str]:
     reserved = [name for name in RESERVED if name in option_names]
     if reserved:
         raise ValueError(f"the comparison itself sets {', '.join(reserved)}")
+    for name in EARLY_STOPS:
+        if name in option_names:
+            raise ValueError(f"{name} may stop models after different numbers of tokens; remove it")
     if "--disable-validation" in option_names:
         raise ValueError(
             "--disable-validation prevents training.json, which the comparison reads; remove it"

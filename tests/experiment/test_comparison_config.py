@@ -86,6 +86,12 @@ def test_models_of_the_first_seed_come_first():
         ({"train_flags": "--seed=3"}, "--seed"),
         ({"train_flags": "--update-freq 2"}, "--update-freq"),
         ({"train_flags": "--batch-size 2"}, "sets --batch-size"),
+        ({"train_flags": "--required-batch-size-multiple 8"}, "--required-batch-size-multiple"),
+        ({"train_flags": "--sample-break-mode=complete"}, "sets --sample-break-mode"),
+        ({"train_flags": "--patience 3"}, "--patience may stop models .*; remove it"),
+        ({"train_flags": "--max-epoch 1"}, "--max-epoch may stop models .*; remove it"),
+        ({"train_flags": "--stop-time-hours 1"}, "--stop-time-hours may stop models"),
+        ({"train_flags": "--stop-min-lr=1e-9"}, "--stop-min-lr may stop models"),
         ({"train_flags": "--max-sentences=2"}, "sets --max-sentences"),
         ({"train_flags": "--distributed-world-size 2"}, "sets --distributed-world-size"),
         ({"train_flags": "--lr-scheduler fixed"}, "--lr-scheduler"),
@@ -154,6 +160,21 @@ def parse_comparison(monkeypatch, *arguments: object):
     command = ["compare", *map(str, arguments), "--out", "runs/mine"]
     monkeypatch.setattr(CompareCommand, "__call__", CompareCommand.config)
     return CompareCommand.run(make_parser(command).parse_args(command))
+
+
+def test_corpus_has_the_name_that_was_typed(tmp_path, monkeypatch):
+    """Also without the text, from which the data was prepared."""
+    monkeypatch.chdir(tmp_path)
+    text = tmp_path / "texts" / "book.txt"
+    text.parent.mkdir()
+    text.write_text("text")
+    link = tmp_path / "mine"
+    link.symlink_to("texts")
+    monkeypatch.chdir(text.parent)
+    for path, name in (("../mine", "mine"), (".", "texts"), ("../mine/book.txt", "book")):
+        assert parse_comparison(monkeypatch, path).corpora[0].name == name
+    link.unlink()
+    assert parse_comparison(monkeypatch, "../mine").corpora[0].name == "mine"
 
 
 def parsed_methods(monkeypatch, methods: str) -> list[str]:
