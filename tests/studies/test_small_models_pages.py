@@ -307,14 +307,15 @@ def test_readme_states_what_was_found(tmp_path):
     assert text == (ROOT / "README.md").read_text()
     found = " ".join(text.split())
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    claim = "have, at 128 tokens, a perplexity 1.9% lower than the sinusoidal models trained on"
-    assert f"{claim} 128-token sequences (95% interval: 0.68% to 3.1%)." in found
-    assert "After 12.3M tokens, it was 7.4% lower." in found
-    assert "the difference is unclear: 1.3% lower (3.3% lower to 0.62% higher)." in found
-    assert "32 rather than 128 tokens raises it by [2.6%](results/title/README.md) (5.1%" in found
+    assert "After 12.3M training tokens, the perplexity of ALiBi models" in found
+    claim = "is 7.4% lower than that of sinusoidal models trained on 128-token sequences;"
+    assert f"{claim} after 49.1M, it is only 1.9% lower (95% interval: 0.68% to 3.1%)." in found
+    assert "final difference is unclear: 1.3% lower (3.3% lower to 0.62% higher)." in found
+    assert "raises perplexity at 128 tokens by 2.6% (5.1% with sliding windows)" in found
+    assert "raises perplexity by at most an estimated 5.1%" in found
     shorter = "0.10% lower with the shorter sequences"
     assert f"{shorter} (95% interval: 1.4% lower to 1.2% higher)" in found
-    assert "In the paper, training short raises it by 3.2%." in found
+    assert "raises perplexity at 2,048 tokens by 3.2%." in found
     assert "is 2.1% lower than at the training length, instead of 6.9%" in found
 
 
