@@ -107,10 +107,8 @@ def _title_test() -> dict[str, object]:
     largest = max(cost, effects.cost, key=lambda estimate: estimate.value)
     return {
         "largest_cost": size_in_words(largest.value),
-        "small_cost": size_in_words(cost.value) if cost.interval()[0] > 0 else "",
         "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),
         "num_pairs": len(pairs),
-        "sliding_cost": size_in_words(effects.cost.value) if effects.cost.value > 0 else "",
         "sliding": change_in_words(sliding.value),
         "sliding_interval": interval_in_words(sliding),
         "is_sliding_unclear": sliding.interval()[0] <= 0 <= sliding.interval()[1],
