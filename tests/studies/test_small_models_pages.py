@@ -307,8 +307,8 @@ def test_readme_states_what_was_found(tmp_path):
     assert text == (ROOT / "README.md").read_text()
     found = " ".join(text.split())
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    claim = "perplexity 7.4% lower than sinusoidal models trained on 128-token sequences after 12.3M"
-    assert f"{claim} training tokens, but only 1.9% lower after 49.1M (95% interval:" in found
+    assert "a perplexity 7.4% lower than sinusoidal models trained on 128-token" in found
+    assert "after 12.3M training tokens, but only 1.9% lower after 49.1M" in found
     assert "after 49.1M (95% interval: 0.68% to 3.1%)." in found
     assert "final difference is unclear: 1.3% lower (3.3% lower to 0.62% higher)." in found
     assert "in smaller models, training short raises perplexity by up to 5.1%." in found
