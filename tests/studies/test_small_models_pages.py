@@ -307,14 +307,14 @@ def test_readme_states_what_was_found(tmp_path):
     assert text == (ROOT / "README.md").read_text()
     found = " ".join(text.split())
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    assert "a perplexity 7.4% lower than sinusoidal models trained on 128-token" in found
-    assert "after 12.3M training tokens, but only 1.9% lower after 49.1M" in found
-    assert "after 49.1M (95% interval: 0.68% to 3.1%)." in found
-    assert "final difference is unclear: 1.3% lower (3.3% lower to 0.62% higher)." in found
-    assert "in smaller models, training short raises perplexity by up to 5.1%." in found
-    assert "perplexity at 2,048 tokens is 0.10% lower if they are trained on 512-token" in found
+    assert "after 12.3M training tokens, the perplexity of ALiBi models" in found
+    assert "is 7.4% lower than that of sinusoidal models trained on 128-token sequences;" in found
+    assert "after 49.1M, it is only 1.9% lower (95% interval: 0.68% to 3.1%)." in found
+    assert "With sliding windows, the final difference is unclear." in found
+    assert "in smaller models, training short raises perplexity by up to 5.1%;" in found
+    assert "perplexity at 2,048 tokens is 0.10% lower when they are trained on 512-token" in found
     assert "sequences (95% interval: 1.4% lower to 1.2% higher)" in found
-    assert "In the paper, it rises by 3.2%." in found
+    assert "in the paper, by 3.2%." in found
     assert "such a lead in [19 of the 41 comparisons]" in found
     assert "is 2.1% lower than at the training length, instead of 6.9%" in found
 
