@@ -9,7 +9,7 @@ from omegaconf import open_dict
 
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
-from ..plugin.option_validation import check_options
+from ..plugin.option_validation import check_options, declared_types
 from ..positions import all_options
 
 
@@ -35,7 +35,8 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
     ours: set[str] = set()
     if "position_method" in model:  # one of our models, whose checkpoint may lack newer options
         ours = {*AlibiLanguageModelConfig.__dataclass_fields__, *all_options()}
-    for name, value in overrides.items():
+    values = _as_declared(overrides, str(model.get("_name")))
+    for name, value in values.items():
         is_option = name in model or name in ours
         if not is_option or name in ("_name", "arch"):
             raise UserInputError(
@@ -44,6 +45,20 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
             )
         with open_dict(cfg):
             model[name] = value
-    overwrite_args_by_name(cfg, overrides)  # also options of these names in other groups
+    overwrite_args_by_name(cfg, values)  # also options of these names in other groups
     state["args"] = None
     check_options(cfg, f"{path} with --model-overrides")
+
+
+def _as_declared(overrides: dict, model: str) -> dict:
+    """Return the overrides, with text for a number where the model's option is text.
+
+    JSON and YAML have ``4`` as a number, but options that also take a word, such as
+    ``alibi_scale``, are text.
+    """
+    types = declared_types(model)
+    values = {}
+    for name, value in overrides.items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        values[name] = str(value) if is_number and types.get(name) is str else value
+    return values

@@ -170,23 +170,31 @@ def check_component(group: str, name: str, options) -> None:
 
 def check_model(name: str, options: dict) -> None:
     """Raise ValueError unless a model's options have the types that its dataclass declares."""
-    cls = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
-    if cls is None:
+    if _model_class(name) is None:
         raise ValueError(f"there is no model '{name}'; name a plugin that has it with --user-dir")
-    dataclass = MODEL_DATACLASS_REGISTRY.get(name) or getattr(cls, "__dataclass", None)
-    types = typing.get_type_hints(dataclass) if dataclasses.is_dataclass(dataclass) else {}
+    types = declared_types(name)
     for option, value in options.items():
         if option in types and value is not None:
             check_type(option, value, types[option])
+
+
+def declared_types(name: str) -> dict[str, typing.Any]:
+    """Return the types that a model's dataclass declares for its options, by option."""
+    dataclass = MODEL_DATACLASS_REGISTRY.get(name)
+    dataclass = dataclass or getattr(_model_class(name), "__dataclass", None)
+    return typing.get_type_hints(dataclass) if dataclasses.is_dataclass(dataclass) else {}
+
+
+def _model_class(name: str) -> type | None:
+    """Return the class of a registered model or architecture, or None without one."""
+    return ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
 
 
 def check_type(option: str, value, declared) -> None:
     """Raise ValueError unless a value has the type of its field."""
     members = typing.get_args(declared) or (declared,)  # several for a Union, such as Optional
     types = [member for member in members if isinstance(member, type)]
-    if option == "attention_window" and type(value) is int:
-        fits = 0 <= value < LARGEST  # in overrides
-    elif option.endswith("_cutoff") and isinstance(value, list):
+    if option.endswith("_cutoff") and isinstance(value, list):
         fits = all(type(item) is int and 0 < item < LARGEST for item in value)
     elif isinstance(value, str):
         fits = any(issubclass(t, (str, Enum)) for t in types)

@@ -31,6 +31,7 @@ from alibi_fairseq.results.file import load
         ({"overrides": {"max_tokens": "x"}}, "has no option 'max_tokens'"),
         ({"overrides": {"_name": "x"}}, "has no option '_name'"),
         ({"overrides": {"arch": "alibi_lm"}}, "has no option 'arch'"),
+        ({"overrides": {"alibi_scale": True}}, "alibi_scale is 'True', which is no str"),
         (
             {"overrides": {"decoder_layers_to_keep": "x"}},
             "with --model-overrides do not describe .* decoder_layers_to_keep is 'x'",

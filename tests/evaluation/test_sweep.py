@@ -14,7 +14,7 @@ from trained import TRAIN_LENGTH, Trained, text_of, train
 from alibi_fairseq.data import probes
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import evaluator, text_evaluator
-from alibi_fairseq.evaluation.checkpoint import LoadedModel
+from alibi_fairseq.evaluation.checkpoint import LoadedModel, load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import ProbeEvaluator
 from alibi_fairseq.evaluation.split import Split
 from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
@@ -41,6 +41,16 @@ def test_record_describes_model(sweep):
 def test_overrides_do_not_change_recorded_training_length(sweep, model, overrides):
     (record,) = sweep(model, lengths=[64], overrides=overrides)
     assert record.series.train_length == TRAIN_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("option", "number"), [("alibi_scale", 4), ("alibi_clamp", 92), ("alibi_cap", 50.5)]
+)
+def test_number_overrides_option_that_is_text(sweep, trained, option, number):
+    model = load_checkpoint(trained("alibi"), trained.data, overrides={option: number})
+    assert getattr(model.decoder.embed_positions.options, option) == number
+    by_number = sweep(overrides={option: number})
+    assert sweep(overrides={option: str(number)}) == by_number
 
 
 @pytest.fixture
