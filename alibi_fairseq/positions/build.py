@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod
 from .layer_pattern import LayerPattern
 from .options import Value, read_options
@@ -18,16 +20,17 @@ def build_position_method(
 
     Args:
         method: methods of the layers, or their notation, such as ``alibi`` or ``rotary+none``.
+            Unlike that of ``compare``, the notation has neither windows nor score scaling.
         config: model properties.
         options: options in addition to the options of the notation.
 
     Raises:
-        UserInputError: the name is unknown, or an option is set that none of the methods uses or
-            has a wrong value.
+        UserInputError: the name is unknown, an option is set that none of the methods uses or has a
+            wrong value, or the notation has a window or a score scaling.
         ValueError: a method overrides members that cannot be combined.
     """
     if isinstance(method, str):
-        method = MethodSpec.parse(method, **options)
+        method = _parse_method(method, options)
     layers = method.over(config.num_layers)
     names = [layer.name for layer in layers]
     methods: dict[str, PositionMethod] = {}
@@ -41,6 +44,24 @@ def build_position_method(
     if len(methods) == 1:
         return methods[names[0]]
     return LayerPattern(config, names, methods)
+
+
+def _parse_method(notation: str, options: Mapping[str, Value]) -> MethodSpec:
+    """Read the notation of position methods, without what belongs to the model around them."""
+    spec = MethodSpec.parse(notation, **options)
+    if any(spec.windows):
+        raise UserInputError(
+            f"'{notation[:60]}' has attention windows, which a position method does not apply. Set "
+            "attention_window=0 in it, and pass the window of each layer to its FutureMask, or "
+            "when calling its TransformerBlock."
+        )
+    if spec.score_scaling != "none":
+        raise UserInputError(
+            f"'{notation[:60]}' has score_scaling={spec.score_scaling}, which a position method "
+            "does not apply. Set score_scaling=none in it, and scale the queries with ScoreScale, "
+            "which TransformerBlock takes as score_scale."
+        )
+    return spec
 
 
 def check_overrides(name: str, method: PositionMethod) -> None:

@@ -186,6 +186,27 @@ def test_invalid_options_are_rejected(name, option, value):
         build_position_method(name, PositionConfig(64, 8, 2, 16), **options)
 
 
+@pytest.mark.parametrize(
+    ("notation", "message"),
+    [
+        ("rotary/attention_window=64", "'rotary/attention_window=64' has attention windows"),
+        ("rotary+none/attention_window=64+0", "Set attention_window=0 .* FutureMask"),
+        ("rnope_swa", "'rnope_swa' has attention windows"),
+        ("swan/attention_window=0", "'swan/attention_window=0' has score_scaling=logn"),
+        ("alibi/score_scaling=ssmax", "Set score_scaling=none .* ScoreScale"),
+    ],
+)
+def test_options_that_are_not_of_the_method_are_rejected(notation, message):
+    with pytest.raises(UserInputError, match=message):
+        build_position_method(notation, PositionConfig(64, 8, 4, 16))
+
+
+def test_patterns_build_without_these_options():
+    config = PositionConfig(64, 8, 4, 16)
+    method = build_position_method("swan/attention_window=0/score_scaling=none", config)
+    assert method.names == ["rotary", "rotary", "rotary", "none"]
+
+
 @pytest.mark.parametrize("factors", ["none", "", "1,1,1", "1,1,1,1,1", "1,1,1,0", "1,1,1,x"])
 @pytest.mark.parametrize("option", ["longrope_short_factors", "longrope_long_factors"])
 def test_longrope_lists_must_fit(option, factors):
