@@ -20,10 +20,12 @@ class ModuleSource(NamedTuple):
     Attributes:
         code_sha256: hash of the syntax tree, without docstrings.
         imports: modules of the same package that it imports, also inside functions.
+        classes: qualified names of its class statements outside of functions.
     """
 
     code_sha256: str
-    imports: tuple[str, ...]
+    imports: tuple[str, ...] = ()
+    classes: frozenset[str] = frozenset()
 
 
 SourceReader = Callable[[str], ModuleSource | None]
@@ -110,17 +112,18 @@ def _package(kind: type) -> str:
 def _definitions(methods: Iterable[str], source: SourceReader) -> list[str]:
     """Return the classes of plugins' methods, and the modules that define them with their hashes.
 
-    What a function returns can depend on its caller, so a class that was made in a function is
-    defined by all imported modules of its package, and what these import.
+    What a function returns can depend on its caller, so a class that was made in a function, also
+    by calling ``type``, is defined by all imported modules of its package, and what these import.
     """
     classes = set()
     modules = set()
     for kind in _plugin_classes(methods):
         classes.add(f"{kind.__module__}.{kind.__qualname__}")
-        if "<locals>" in kind.__qualname__:
-            modules |= _reachable(_imported_modules(_package(kind)), source)
-        else:
+        module = source(kind.__module__)
+        if module is not None and kind.__qualname__ in module.classes:
             modules |= _reachable({kind.__module__}, source)
+        else:
+            modules |= _reachable(_imported_modules(_package(kind)), source)
     hashes = []
     for name in modules:
         module = source(name)
@@ -170,12 +173,13 @@ def _read_source(module: str) -> ModuleSource | None:
         return None
     content = file.read_bytes()
     if file.suffix != ".py":  # a compiled module
-        return ModuleSource(hashlib.sha256(content).hexdigest(), ())
+        return ModuleSource(hashlib.sha256(content).hexdigest())
     tree = ast.parse(content, str(file))
     imports = tuple(sorted(_own_imports(module, tree, _is_package(file))))
+    classes = frozenset(_class_names(tree))
     _remove_docstrings(tree)
     code = ast.unparse(tree)  # unlike ast.dump, hardly depends on the version of Python
-    return ModuleSource(hashlib.sha256(code.encode()).hexdigest(), imports)
+    return ModuleSource(hashlib.sha256(code.encode()).hexdigest(), imports, classes)
 
 
 def _file(module: str) -> Path | None:
@@ -214,6 +218,19 @@ def _remove_docstrings(tree: ast.AST) -> None:
         if ast.get_docstring(node, clean=False) is not None:
             # A body that was only a docstring becomes "pass".
             node.body = node.body[1:] or [ast.Pass()]
+
+
+def _class_names(node: ast.AST, prefix: str = "") -> set[str]:
+    """Return the qualified names of the class statements in a node, except those in functions."""
+    names: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            name = f"{prefix}{child.name}"
+            names.add(name)
+            names |= _class_names(child, f"{name}.")
+        elif not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names |= _class_names(child, prefix)
+    return names
 
 
 def _own_imports(module: str, tree: ast.AST, is_package: bool) -> set[str]:

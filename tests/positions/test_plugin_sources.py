@@ -35,6 +35,7 @@ class Mine(PositionMethod):
     "other.py": """
 from alibi_fairseq.positions import PositionMethod
 from .factory import make
+from .typed import make as make_with_type
 import plugin_of_files.dotted
 
 class Other(PositionMethod):
@@ -59,6 +60,12 @@ def make(exponent):
     class Made(PositionMethod):
         power = exponent
     return Made
+""",
+    "typed.py": """
+from alibi_fairseq.positions import PositionMethod
+
+def make(exponent):
+    return type("Made", (PositionMethod,), {"power": exponent})
 """,
     "plots.py": "COLOR = 1\n",
 }
@@ -156,9 +163,10 @@ def test_class_of_the_same_module_has_its_own_version(plugin):
     assert version_in_new_process() != before
 
 
+@pytest.mark.parametrize("factory", ["factory", "typed"])
 @pytest.mark.parametrize("file", ["__init__.py", *LAZY])
-def test_class_made_in_a_function_depends_on_the_whole_plugin(plugin, file):
-    METHODS["made"] = sys.modules["plugin_of_files.factory"].make(0.5)
+def test_class_made_in_a_function_depends_on_the_whole_plugin(plugin, file, factory):
+    METHODS["made"] = sys.modules[f"plugin_of_files.{factory}"].make(0.5)
     before = version_in_new_process("made")
     (plugin / file).write_text(FILES[file] + "EDITED = True\n")
     assert version_in_new_process("made") != before
