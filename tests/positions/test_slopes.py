@@ -88,6 +88,22 @@ def test_trainable_slopes_match_formula(backend, cached):
     assert_same_gradients(out, expected, inputs, exact)
 
 
+@pytest.mark.parametrize("slopes", ["paper", "random", GIVEN])
+def test_cast_keeps_fixed_slopes(slopes):
+    module = method(slopes)
+    before = slopes_of(module).clone()
+    assert not module.state_dict()
+    assert torch.equal(slopes_of(module.bfloat16()), before)
+
+
+def test_cast_rounds_logarithms_of_trainable_slopes():
+    """The step of bf16 between 4 and 8 is 2^-5, and the last logarithm is -8 ln 2 = -5.5."""
+    module = method("trainable")
+    before = slopes_of(module)
+    change = slopes_of(module.bfloat16()) / before - 1
+    assert 0.01 < change.abs().max() < math.exp(2**-6) - 1
+
+
 @pytest.mark.parametrize("scale", ["none", "4", "dynamic"])
 def test_heads_without_bias_are_not_skipped(scale):
     """The windows of the other heads are the same as without these heads."""
