@@ -7,7 +7,8 @@ used for evaluation, and for continuing training at a longer length L → F·L:
 - ``pi``, position interpolation (Chen et al. 2023, https://arxiv.org/abs/2306.15595): all
   frequencies are divided by F.
 - ``ntk`` (bloc97 2023, "NTK-aware scaled RoPE"): the base is multiplied by F^(r/(r − 2)). This
-  divides the slowest frequency by F and does not change the fastest.
+  divides the slowest frequency by F and does not change the fastest. ``ntk:dynamic`` is ``dynamic``
+  with factor 1 in transformers, where another factor f means (f·S/L − f + 1)^(r/(r − 2)).
 - ``yarn`` (Peng et al. 2023, https://arxiv.org/abs/2309.00071): a pair with more than 32 turns in L
   tokens keeps its frequency, and a pair with less than one turn is divided by F. Pairs in between
   are interpolated linearly by index. Queries and keys are multiplied by 0.1·ln F + 1.
