@@ -7,9 +7,11 @@ Formula: softmax(q_i·k_j/√D + Σ_r x_i·w_hr · P_r,(i − j)) for i − j < 
 the layer's attention. The P_r are 16 profiles over the distance, learned in every layer and shared
 by its heads, and the w_hr mix them for each query and head. From the distance E on, the bias is 0.
 As in transformers, all of them start normal with standard deviation 0.02, so a distance that does
-not occur in training keeps a bias near 0. The other parts of Inkling don't concern positions, or
-are options of every method here: short convolutions, scores divided by D, normalized queries and
-keys, and scaling by the number of keys.
+not occur in training keeps a bias near 0. Inkling also normalizes queries and keys, as the option
+``normalize_queries_keys`` does. It divides q_i·k_j by D instead of √D, convolves keys and values,
+and, if ``log_scaling_n_floor`` is a number n₀, multiplies q_i and its bias by
+1 + α·ln(max(1, n/n₀)) in layers with unlimited attention, where n is the number of keys that the
+query sees. No option here does any of these three.
 Cost: layers · 16 · (C·H + E) parameters, and a product and a lookup per score. The KV cache also
 has the 16 weights of each head, although only those of the query are used.
 Past the training length: extrapolates better than RoPE, by the vendor's account. There is no bias
