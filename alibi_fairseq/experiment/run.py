@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from ..completion_marker import (
@@ -138,9 +139,8 @@ class Run:
         path = self.folder / "checkpoint_last.pt"
         if not path.is_file():
             return 0
-        from ..plugin.loading import load_update_count  # imports PyTorch
-
-        return load_update_count(path)
+        status = path.stat()
+        return _update_count(path, status.st_size, status.st_mtime_ns)
 
     @property
     def is_trained(self) -> bool:
@@ -374,6 +374,14 @@ class Run:
         for checkpoint in self.folder.glob("checkpoint*.pt"):
             if checkpoint != final:
                 checkpoint.unlink()
+
+
+@lru_cache(maxsize=1)
+def _update_count(path: Path, size: int, mtime_ns: int) -> int:
+    """Return the number of updates of a version of a checkpoint, which is read as a whole once."""
+    from ..plugin.loading import load_update_count  # imports PyTorch
+
+    return load_update_count(path)
 
 
 def _without_rate(request: dict) -> tuple[dict, str]:

@@ -119,11 +119,17 @@ class KeptCheckpoints:
     def _copy(self, path: Path) -> None:
         """Copy a checkpoint to its name by the number of updates, which then exists completely.
 
-        A file of that name may be of an earlier training in the same folder.
+        The copy is a link where the file system has links, because other processes wait while
+        16 GB are copied, and checkpoints are replaced, never changed. A file of that name may be
+        of an earlier training in the same folder.
         """
         if not self._trainer.is_data_parallel_master:
             return
         kept = self._folder / f"checkpoint_{self._trainer.get_num_updates()}.pt"
         unfinished = kept.with_suffix(".unfinished")
-        shutil.copyfile(path, unfinished)
+        unfinished.unlink(missing_ok=True)  # it may be a link to another checkpoint
+        try:
+            os.link(path, unfinished)
+        except OSError:
+            shutil.copyfile(path, unfinished)
         os.replace(unfinished, kept)

@@ -102,6 +102,7 @@ class TrainingRecord:
             self.series = series_of_training(self.trainer, self.plugin, saved)
         except Exception as error:
             self._warn_once(f"{self._path} is not written ({error})")
+        self._counted = time.monotonic()  # hashing the data is no training
 
     def updated(self, tokens: int) -> None:
         """Note the end of an update on a number of tokens in all processes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +15,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.plugin import shutdown
 from alibi_fairseq.plugin.hooks import TrainingHooks
 from alibi_fairseq.plugin.kept_checkpoints import KeptCheckpoints, check_kept_updates
+from alibi_fairseq.plugin.save_dir import temporary_replacement
 
 pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 
@@ -97,9 +100,37 @@ def test_checkpoint_of_an_earlier_training_is_replaced(tmp_path, monkeypatch):
     trainer.save_checkpoint(str(last), {})
     assert kept.read_text() == "this training"
 
+    kept.unlink()
     kept.write_text("earlier training")
     KeptCheckpoints(trainer, frozenset([3]))  # killed before the copy, and resumed
     assert kept.read_text() == "this training"
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_kept_checkpoint_stays_when_the_last_one_is_replaced(tmp_path, monkeypatch, has_links):
+    """It is a link if possible; a process killed before left one to another checkpoint."""
+    monkeypatch.setenv("ALIBI_KEEP_AT", "3")
+    kept = tmp_path / "checkpoint_3.pt"
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_text("three updates")
+    best = tmp_path / "checkpoint_best.pt"
+    best.write_text("one update")
+    os.link(best, kept.with_suffix(".unfinished"))
+
+    def fail(*_):
+        raise OSError("no links")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", fail)
+    trainer = fake_trainer(tmp_path, [3])
+    trainer.train_step([])
+    trainer.save_checkpoint(str(last), {})
+    assert kept.samefile(last) == has_links
+    with temporary_replacement(last) as temporary:
+        Path(temporary).write_text("four updates")
+    assert kept.read_text() == "three updates"
+    assert best.read_text() == "one update"
+    assert not kept.with_suffix(".unfinished").exists()
 
 
 def fake_trainer(folder, updates: list[int]) -> SimpleNamespace:

@@ -241,6 +241,24 @@ def test_speed_per_process_counts_processes_of_each_update(data, tmp_path):
     assert last.cost.tokens_per_second_per_process == pytest.approx(expected, abs=0.1)
 
 
+def test_hashing_the_data_is_no_training(monkeypatch):
+    """The shards of CC100+RoBERTa take minutes at each start."""
+    times = iter([0.0, 600.0, 607.0])
+    monkeypatch.setattr(training_record.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(training_record, "series_of_training", lambda *_: None)
+    trainer = SimpleNamespace(
+        cfg=None,
+        device=torch.device("cpu"),
+        data_parallel_world_size=1,
+        is_data_parallel_master=True,
+    )
+    record = TrainingRecord(trainer, None)
+    record.plugin = None
+    record.set_series(None)
+    record._count_time()
+    assert record.totals["seconds"] == 7
+
+
 def test_seconds_of_an_update_count_for_each_process():
     trainer = SimpleNamespace(
         cfg=None,
