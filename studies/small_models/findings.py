@@ -26,9 +26,13 @@ def findings_of_small_models(losses: ComparedLosses, width: int) -> str:
     Empty if models are missing, or if they show something else than the published ones.
     """
     sizes = {}
+    changes = {}
     for name, (longer, shorter, rises) in CHANGES.items():
         change = losses.change(longer, shorter)
         if change is None or (change.value > 0) != rises:
             return ""
+        changes[name] = change.value
         sizes[name] = size_in_words(change.value)
+    if changes["sliding"] < changes["four"] / 2:  # most of the gain remains
+        return ""
     return bullets(TEMPLATE, sizes, width)

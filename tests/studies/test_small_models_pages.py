@@ -313,9 +313,9 @@ def test_readme_states_what_was_found(tmp_path):
     assert "With sliding windows, the 95% interval of the final difference includes zero." in found
     assert "In our smaller models, trained on still shorter sequences, it is up to 5.1%" in found
     assert "raises perplexity by at most an estimated 5.1%." in found
-    assert "perplexity at 2,048 tokens is 0.10% lower when they are trained on 512-token" in found
+    assert "perplexity at 2,048 tokens is 0.10% lower after training on 512-token" in found
     assert "sequences (95% interval: 1.4% lower to 1.2% higher)" in found
-    assert "With the same two training lengths, the paper's perplexity is 3.2% higher." in found
+    assert "In the paper, it is 3.2% higher after training on the shorter sequences." in found
     assert "such a lead in [19 of the 41 comparisons]" in found
     assert "is 2.1% lower than at the training length, instead of 6.9%" in found
 
