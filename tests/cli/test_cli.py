@@ -117,6 +117,30 @@ class TestFairseqCommands:
         assert len(scores) >= 16
         assert all(math.isfinite(float(score)) for score in scores)
 
+    def test_generate_is_one_process(self, decoding, capsys, monkeypatch):
+        """fairseq would print the results of the first process only, or all of them twice."""
+        printed = []
+        for flags in ([], ["--distributed-world-size", "2"]):
+            assert cli.main(["generate", *decoding, "--batch-size", "4", *flags]) == 0
+            lines = capsys.readouterr().out.splitlines()
+            printed.append([line for line in lines if line.startswith("H-")])
+        assert printed[0]
+        assert printed[1] == printed[0]
+        torchrun = {"MASTER_ADDR": "localhost", "MASTER_PORT": 1, "WORLD_SIZE": 2, "RANK": 1}
+        for name, value in torchrun.items():
+            monkeypatch.setenv(name, str(value))
+        assert cli.main(["generate", *decoding, "--batch-size", "4"]) == 2
+        assert "fairseq-generate does not aggregate" in capsys.readouterr().err
+
+    @pytest.mark.ci
+    def test_plain_generate_is_one_process(self, decoding):
+        """The module itself, as torchrun starts it."""
+        command = ["-m", "fairseq_cli.generate", *decoding, "--user-dir", PACKAGE]
+        torchrun = {"MASTER_ADDR": "localhost", "MASTER_PORT": 1, "WORLD_SIZE": 2, "RANK": 1}
+        rejected = as_process(*command, "--batch-size", 4, **torchrun)
+        assert rejected.returncode == 2
+        assert "fairseq-generate does not aggregate" in rejected.stderr
+
     @pytest.mark.ci
     @pytest.mark.parametrize(
         ("model", "mode"), [("ours", "none"), ("ours", "eos"), ("stock", "eos")]

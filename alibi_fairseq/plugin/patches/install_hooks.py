@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from argparse import Namespace
 from pathlib import Path
 
 from fairseq import checkpoint_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
+from fairseq_cli import generate
 
 from .. import progress, save_dir, shutdown
 from ..hooks import TrainingHooks
@@ -24,10 +28,8 @@ def check_and_call_main(call_main, cfg, main, **keywords):
     A training run that ends without an update is an error (:mod:`..progress`). One that saved
     and stopped because of a signal exits with code 75 (:mod:`..shutdown`).
     """
-    replace_eval_in_fairseq()  # in modules imported since
     program = Path(inspect.getfile(main)).stem
-    startup.check(cfg, program)
-    distributed.join(cfg, program)
+    check_command(cfg, program)
     if program != "train":
         return call_main(cfg, main, **keywords)
     with (
@@ -38,6 +40,26 @@ def check_and_call_main(call_main, cfg, main, **keywords):
         result = call_main(cfg, main, **keywords)
     shutdown.exit_if_stopped_early(request, saves=not cfg.checkpoint.no_save)
     return result
+
+
+def check_and_generate(main, cfg):
+    """Check what fairseq does not before ``fairseq-generate``, which doesn't use ``call_main``."""
+    if isinstance(cfg, Namespace):
+        cfg = convert_namespace_to_omegaconf(cfg)
+    check_command(cfg, "generate")
+    return main(cfg)
+
+
+for module in (generate, sys.modules["__main__"]):  # python -m fairseq_cli.generate
+    if getattr(module, "__file__", None) == generate.__file__:
+        patch_method(module, "main")(check_and_generate)
+
+
+def check_command(cfg, program: str) -> None:
+    """Check the options of a command, and how many processes it has."""
+    replace_eval_in_fairseq()  # in modules imported since
+    startup.check(cfg, program)
+    distributed.join(cfg, program)
 
 
 @patch_method(checkpoint_utils, "load_checkpoint")
