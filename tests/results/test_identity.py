@@ -470,6 +470,11 @@ def test_new_result_replaces_that_of_its_identity():
         replace(old, series=Series(settings_with("--dropout", "0.2"))),
     ):
         assert not replaces(other, old)
+        # A path doesn't tell a training: relative ones are equal in every folder.
+        assert not replaces(replace(other, checkpoint_sha256="f" * 64), old)
+    with_documents = replace(CASE, score_from=256, documents="1" * 64)
+    old = replace(old, case=with_documents)
+    assert not replaces(replace(old, case=replace(with_documents, documents="2" * 64)), old)
 
 
 def test_checkpoint_of_the_folder_decides():
