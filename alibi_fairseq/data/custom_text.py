@@ -187,7 +187,7 @@ class CustomTextBuilder(CorpusBuilder):
 
 def _document_lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of each document in a file, and an empty line at its end."""
-    for name, stream in open_texts(file):
+    for name, stream in open_texts(file, unread=ENDINGS):
         is_empty = True
         with errors_naming(text_name(file, name)):
             for line in io.TextIOWrapper(stream, encoding="utf-8-sig"):

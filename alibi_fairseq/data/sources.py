@@ -206,7 +206,9 @@ def text_bytes(files: Iterable[Path]) -> int:
     return total
 
 
-def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
+def open_texts(
+    path: Path, ending: str = ".txt", unread: tuple[str, ...] = ()
+) -> Iterator[tuple[str, BinaryIO]]:
     """Yield the name and a stream of each text in a file.
 
     Each stream must be read before the next one is requested.
@@ -214,16 +216,18 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
     Args:
         path: a plain file, a compressed file, or an archive.
         ending: ending of the members of an archive to read.
+        unread: endings of other members that hold text. They are rejected, like compressed members.
 
     Raises:
-        UserInputError: the file is damaged, or is an archive without such a member.
+        UserInputError: the file is damaged, or is an archive without such a member, or with text
+            that would be left out.
     """
     with open_input(path) as raw, errors_naming(path):
         if is_archive(path):
             is_zip = raw.peek(8).startswith(b"PK")
             read_members = _zip_members if is_zip else _tar_members
             num_texts = 0
-            for text in read_members(path, raw, ending):
+            for text in read_members(path, raw, ending, unread):
                 num_texts += 1
                 yield text
             if not num_texts:
@@ -239,16 +243,20 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
         yield path.name, _buffered(path, stream)
 
 
-def _zip_members(path: Path, raw: IO[bytes], ending: str) -> Iterator[tuple[str, BinaryIO]]:
+def _zip_members(
+    path: Path, raw: IO[bytes], ending: str, unread: tuple[str, ...]
+) -> Iterator[tuple[str, BinaryIO]]:
     with zipfile.ZipFile(raw) as archive:
         # A name may be in an archive repeatedly, and stands for its last member only.
         for info in archive.infolist():
-            if info.filename.lower().endswith(ending):
+            if _is_text(path, info.filename, ending, unread):
                 with archive.open(info) as member:
                     yield info.filename, _buffered(path, member)
 
 
-def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tuple[str, BinaryIO]]:
+def _tar_members(
+    path: Path, raw: io.BufferedReader, ending: str, unread: tuple[str, ...]
+) -> Iterator[tuple[str, BinaryIO]]:
     # The first bytes decide, since names such as .tgz and .tar do not always show the format.
     # tarfile could unpack the file, but it ignores the checksum of gzip.
     first_bytes = raw.peek(8)
@@ -259,9 +267,19 @@ def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tu
     # "r|" reads once from front to back, without seeking or unpacking to disk.
     with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_StrictTarInfo) as tar:
         for member in tar:
-            content = tar.extractfile(member) if member.isfile() else None
-            if content and member.name.lower().endswith(ending):
-                yield member.name, _buffered(path, content)
+            is_link = member.islnk() or member.issym()
+            if not member.isfile() and not is_link:
+                continue
+            if not _is_text(path, member.name, ending, unread):
+                continue
+            if is_link:  # GNU tar writes one for each further name of a file
+                raise UserInputError(
+                    f"{path}: {member.name} is a link, whose text would be left out. Extract the "
+                    "archive and pass the folder, or repack it with tar --dereference "
+                    "--hard-dereference."
+                )
+            content: Any = tar.extractfile(member)
+            yield member.name, _buffered(path, content)
         # Only zeros may follow the last member. Reading to the end verifies the checksum of gzip.
         stream: Any = tar.fileobj
         while rest := stream.read(1 << 20):
@@ -270,6 +288,22 @@ def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tu
                     f"{path} contains several tar archives, of which only the first one would be "
                     "read. Pass each archive as a file of its own."
                 )
+
+
+def _is_text(path: Path, name: str, ending: str, unread: tuple[str, ...]) -> bool:
+    """Return True if a member of an archive is read, as in :func:`open_texts`.
+
+    Raises:
+        UserInputError: it may hold text that is not read.
+    """
+    if name.lower().endswith(ending):
+        return True
+    if name.lower().endswith((*_UNREAD, *unread)):
+        raise UserInputError(
+            f"{path}: {name} would be left out, because only *{ending} is read from archives. "
+            "Extract the archive, convert or remove this file, and pass the folder."
+        )
+    return False
 
 
 class _StrictTarInfo(tarfile.TarInfo):

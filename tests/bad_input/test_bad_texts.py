@@ -35,6 +35,17 @@ def inputs(tmp_path_factory) -> Path:
     (folder / "notes").mkdir()
     (folder / "notes" / "notes.md").write_text("A line.\n")
     tarred(folder / "notes", folder / "no-text.tar")
+    (folder / "notes" / "a.txt").write_text("A line.\n")
+    tarred(folder / "notes", folder / "some-text.tar")
+    for name in ("mixed", "linked", "hard-linked"):
+        (folder / name).mkdir()
+        shutil.copy(text, folder / name / "a.txt")
+    (folder / "mixed" / "b.txt.gz").write_bytes(gzip.compress(b"A line.\n"))
+    shutil.make_archive(str(folder / "mixed"), "zip", folder / "mixed")
+    (folder / "linked" / "b.txt").symlink_to("a.txt")
+    (folder / "hard-linked" / "b.txt").hardlink_to(folder / "hard-linked" / "a.txt")
+    for archive in ("mixed.tar", "linked.tar", "hard-linked.tar.gz"):
+        tarred(folder / archive.split(".")[0], folder / archive)
     (folder / "linked-folder").mkdir()
     shutil.copy(text, folder / "linked-folder")
     (folder / "linked-folder" / "more").symlink_to(folder / "books")
@@ -68,7 +79,7 @@ def inputs(tmp_path_factory) -> Path:
         # No text, or too little.
         ("text nowhere", "nowhere cannot be used (No such file or directory)"),
         ("text empty", "empty: no files *.txt"),
-        ("text text.txt no-text.zip", "no-text.zip has no member *.txt"),
+        ("cc100-roberta text.txt no-text.zip", "no-text.zip has no member *.txt"),
         ("bookcorpus books no-text.tar", "no-text.tar has no member *.txt"),
         ("text linked-folder", "more is a link to a folder"),
         ("text missing", "gone is a link to a missing file"),
@@ -77,6 +88,12 @@ def inputs(tmp_path_factory) -> Path:
         ("cc100-roberta with-news.parquet", "news.parquet would be left out"),
         ("text with-part.gz", "part.gz would be left out"),
         ("bookcorpus with-stories.tar.gz", "stories.tar.gz would be left out"),
+        ("text text.txt no-text.zip", "no-text.zip: notes.md would be left out"),
+        ("text some-text.tar", "some-text.tar: notes/notes.md would be left out"),
+        ("cc100-roberta mixed.zip", "mixed.zip: b.txt.gz would be left out"),
+        ("cc100-roberta mixed.tar", "mixed.tar: mixed/b.txt.gz would be left out"),
+        ("text hard-linked.tar.gz", "hard-linked.tar.gz: hard-linked/b.txt is a link"),
+        ("bookcorpus linked.tar", "linked.tar: linked/b.txt is a link"),
         ("text short.txt", "valid and test"),
         ("text equal-lines.txt", "left for test"),
         ("bookcorpus one", "left for train and test"),
