@@ -44,6 +44,8 @@ PROVENANCE = {
     "date": "2026-01-31T12:00:00Z",
     "seconds": 12.5,
 }
+#: Text with a manifest.
+PREPARED = TextSummary(tokenizer="wordpiece")
 
 
 @dataclass(frozen=True)
@@ -243,6 +245,7 @@ def as_ours(printed: PrintedMeasurement, **changes) -> Record:
         "updates": printed.updates,
         "tokens": None,
         "options": None,
+        "text": PREPARED,
     }
     return evaluation_record(**values | changes)
 

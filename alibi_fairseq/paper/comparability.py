@@ -32,13 +32,15 @@ _PAPER_METHOD_OPTIONS = {"mem_len"}
 
 
 def different_units_reason(result: Result) -> str | None:
-    """Return why a perplexity is in different units from the paper's, or None."""
+    """Return why a perplexity is in different units from the paper's, or None.
+
+    Args:
+        result: a result that is comparable otherwise (:func:`incomparability_reason`).
+    """
     setting = published.paper_setting(result.case.corpus)
     if setting is None or setting["vocabulary"] is None:
         return None
     tokenizer = result.text.tokenizer
-    if tokenizer is None:
-        return "the results do not record the tokenizer of the text"
     if tokenizer != setting["tokenizer"]:
         return f"the tokenizer is {tokenizer}, the paper's {setting['tokenizer']}"
     for key, (name, tolerance) in _SIZES.items():
@@ -57,6 +59,9 @@ def incomparability_reason(result: Result) -> str | None:
     setting = published.paper_setting(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
+    # WikiText-103 is recognized by its dictionary.
+    if result.text.tokenizer is None and setting["dictionary_entries"] is None:
+        return "the data has no manifest, so its name is that of a folder"
     if series.facts.architecture != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
     other_model = different_model_reason(setting, series)

@@ -11,6 +11,7 @@ import itertools
 import pytest
 from figure_texts import figure_texts
 from results_documents import (
+    PREPARED,
     Record,
     cells_of,
     changed,
@@ -61,7 +62,7 @@ def evaluations(corpus: str) -> list[Record]:
             architecture = paper.paper_setting(corpus)["model"]
             record = evaluation_record(perplexity, architecture=architecture, **settings, **SPEEDS)
             records.setdefault(tuple(settings.values()), record)
-    return [changed(record, corpus=corpus) for record in records.values()]
+    return [changed(record, corpus=corpus, text=PREPARED) for record in records.values()]
 
 
 def saved(folder, *files):

@@ -25,8 +25,10 @@ from alibi_fairseq.paper.seed_noise import Noise, find_noise
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.results.series import Stage
 from alibi_fairseq.results.training_settings import collect_settings
+from alibi_fairseq.results.values import TextSummary
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
+UNKNOWN = TextSummary()
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
 
 
@@ -280,6 +282,10 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
         ("wikitext-103", {}, None),
         ("wikitext-103", {"overrides": {"attention_backend": "eager"}}, None),
         ("bookcorpus", {"architecture": "alibi_lm_bookcorpus", "updates": None}, None),
+        # In folders of these names.
+        ("bookcorpus", {"architecture": "alibi_lm_bookcorpus", "text": UNKNOWN}, "no manifest"),
+        ("cc100-roberta", {"architecture": "alibi_lm_1b3", "text": UNKNOWN}, "no manifest"),
+        ("wikitext-103", {"text": UNKNOWN}, None),
         ("wikitext-103", {"layers": 16, "width": 1024}, None),
         ("wikitext-103", {"layers": 2, "width": 64}, "2 layers of width 64, the paper's 16"),
         ("wikitext-103", {"width": 64}, "16 layers of width 64"),

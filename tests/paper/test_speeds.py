@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT
-from results_documents import PROVENANCE, cells_of
+from results_documents import PREPARED, PROVENANCE, cells_of
 
 from alibi_fairseq.paper.collected_results import CollectedResults, collect
 from alibi_fairseq.paper.figures import draw
@@ -59,7 +59,8 @@ def results_of_training(
             yield Result(**shared, case=during, values=bits, cost=cost)
             after = Case("text", "b" * 64, "valid", length, length, corpus=name)
             checkpoint = f"{method}-{train_length}-{seed}-{at}"
-            yield Result(**shared, case=after, values=bits, checkpoint=checkpoint, cost=cost)
+            shared |= {"checkpoint": checkpoint, "text": PREPARED}
+            yield Result(**shared, case=after, values=bits, cost=cost)
 
 
 #: Source of the speeds of trainings on the machine of ``PROVENANCE``.
