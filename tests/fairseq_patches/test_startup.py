@@ -189,7 +189,7 @@ class TestDistributedStartup:
 
     @pytest.mark.parametrize("program", ["eval_lm", "generate", "interactive"])
     def test_program_without_aggregation_is_one_process(self, tmp_path, two_gpus, program):
-        cfg = evaluation(tmp_path, "--distributed-world-size", "2")  # the default with two GPUs
+        cfg = evaluation(tmp_path, "--distributed-world-size", "2")
         assert prepare(cfg, program).distributed_world_size == 1
 
     @pytest.mark.parametrize("program", ["train", "validate"])

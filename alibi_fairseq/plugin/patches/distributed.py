@@ -41,9 +41,9 @@ def join(cfg: DictConfig, program: str) -> None:
     that is on a machine with several visible GPUs. Otherwise each process would train a separate
     model and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
 
-    By default fairseq also starts one process for each GPU (``distributed_world_size`` in
-    ``fairseq/dataclass/configs.py``). A program that combines no results would print only the
-    results of the first process, for its part of the data.
+    By default ``fairseq-train`` and Hydra's commands start one process for each GPU, and the others
+    run in one process (``fairseq/options.py``). In several, a program that combines no results
+    would print only those of the first process, for its part of the data.
     """
     job = cfg.distributed_training
     without_gpu = runs_without_gpu(cfg)
