@@ -130,9 +130,10 @@ def is_past_end(result: Result) -> bool:
     """
     assert isinstance(result.values, TextValues)
     longest = result.values.longest_window
-    if longest is None or not result.case.nonoverlapping:
+    if longest is None or longest >= result.case.length:
         return False
-    return longest < result.case.length
+    has_whole_text = not result.case.has_range and longest == result.values.tokens
+    return has_whole_text or result.case.nonoverlapping
 
 
 @dataclass(frozen=True)

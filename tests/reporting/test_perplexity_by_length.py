@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from results_documents import Record, cells_of, changed, evaluation_record, results_of
 
+from alibi_fairseq.evaluation.windows import plan_windows
 from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, notes, perplexity_by_length
@@ -106,8 +107,23 @@ def test_sliding_windows_near_the_end_are_separate_measurements():
     assert drawn.y == pytest.approx([62.0, 61.0, 60.0])
 
 
+@pytest.mark.parametrize(
+    ("tokens", "length", "stride", "longest", "marked"),
+    [(7687, 8192, 2048, 7687, True), (12, 10, 7, 8, False)],
+)
+def test_tables_mark_sliding_windows_with_the_whole_text(tokens, length, stride, longest, marked):
+    """Those of other lengths have the same inputs only if one window has the whole text."""
+    windows = plan_windows(tokens, length, stride)
+    assert max(window.length for window in windows) == longest
+    assert (windows == plan_windows(tokens, 2 * length, stride)) == marked
+    record = evaluation_record(length=length, stride=stride, tokens=tokens, longest_window=longest)
+    assert ("†" in length_table(record)) == marked
+
+
 def test_tables_do_not_mark_scored_ranges():
     assert "†" not in length_table(evaluation_record(length=2048, tokens=100, score_from=2048))
+    sliding = {"length": 2048, "stride": 64, "tokens": 100, "longest_window": 100}
+    assert "†" not in length_table(evaluation_record(**sliding, score_from=64))
 
 
 def test_splits_and_strides_have_separate_tables():
