@@ -16,7 +16,7 @@ class Case:
         kind: ``text``, ``probe``, or ``validation`` (during training).
         text: SHA-256 of the split, of raw text, or of a probe's training data; None if unknown:
             such results are never averaged over seeds.
-        split: name of the split; empty for raw text and a probe.
+        split: name of the split, or of the text file without its suffix; empty for a probe.
         length: evaluation length, in tokens per window.
         stride: tokens scored per window.
         documents: where documents start, if each is scored in part or tokenized on its own: the
