@@ -123,6 +123,10 @@ class TestDistributedStartup:
         job = prepare(training(tmp_path, "--distributed-world-size", "8"), "train")
         assert job.distributed_world_size == 2
         assert "--distributed-world-size 8 has no effect" in caplog.text
+        caplog.clear()
+        job = prepare(training(tmp_path, "--distributed-world-size", "8"), "validate")
+        assert job.distributed_world_size == 2
+        assert not caplog.text
 
     def test_manual_launch_without_gpu(self, tmp_path, no_gpu):
         flags = ["--distributed-world-size", "2", "--distributed-init-method", "tcp://h:1"]

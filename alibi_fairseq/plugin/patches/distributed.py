@@ -60,7 +60,7 @@ def join(cfg: DictConfig, program: str) -> None:
             raise several
         if "RANK" in os.environ and started > 1:
             default = max(1, torch.cuda.device_count())
-            if job.distributed_world_size not in (started, default):
+            if program == "train" and job.distributed_world_size not in (started, default):
                 logger.warning(
                     f"{started} processes were started together, so --distributed-world-size "
                     f"{job.distributed_world_size} has no effect, and an update has other tokens"
