@@ -9,10 +9,12 @@ from __future__ import annotations
 import torch
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
+from fairseq.utils import safe_getattr
 
 from ..errors import UserInputError
 from .kept_checkpoints import KeptCheckpoints, kept_updates
 from .progress import note_update
+from .segment_language_modeling import rows_per_process
 from .shutdown import TrainingStopHandler, stop_after_this_update, stop_requested
 from .training_record import TrainingRecord
 
@@ -68,8 +70,7 @@ class TrainingHooks:
                 output = self._train_step(samples, raise_oom)
             except torch.OutOfMemoryError as error:
                 raise UserInputError(
-                    "The training ran out of GPU memory. Halve --max-tokens and double "
-                    "--update-freq; in a comparison, double batches_per_update instead."
+                    f"The training ran out of GPU memory. {smaller_passes(self.trainer.cfg)}"
                 ) from error
         updates = self.trainer.get_num_updates()
         if self.record is not None:
@@ -128,3 +129,35 @@ def update_tokens(logged: MetersDict, sample_size: float) -> int:
     if "wpb" in logged:
         return int(logged["wpb"].avg)
     return int(sample_size)
+
+
+def smaller_passes(cfg) -> str:
+    """Return advice on passes that need less memory, with the same sequences per update.
+
+    Args:
+        cfg: fairseq's configuration of the training.
+    """
+    data = cfg.dataset
+    length = safe_getattr(cfg.task, "tokens_per_sample") or 1  # other tasks: count the tokens
+
+    def sequences(n: int) -> int:
+        """Return the sequences of a pass after the options are divided by n."""
+        return rows_per_process(
+            length,
+            data.max_tokens and data.max_tokens // n,
+            data.batch_size and data.batch_size // n,
+            data.required_batch_size_multiple,
+        )
+
+    if sequences(1) == 1:
+        return (
+            "A pass is already a single sequence. Recompute activations with "
+            "--checkpoint-activations, or train at a smaller --tokens-per-sample."
+        )
+    n = next(n for n in range(2, sequences(1) + 1) if n * sequences(n) == sequences(1))
+    flags = {"--max-tokens": data.max_tokens, "--batch-size": data.batch_size}
+    divided = " and ".join(flag for flag, value in flags.items() if value)
+    return (
+        f"Divide {divided} by {n} and multiply --update-freq by {n}; in a comparison, multiply "
+        f"batches_per_update by {n} instead."
+    )
