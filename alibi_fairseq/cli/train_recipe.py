@@ -73,7 +73,7 @@ class TrainRecipe:
         launcher = torchrun.launcher_flags(
             devices.processes, self.nodes, self.rdzv_endpoint, self.rdzv_id, self.max_restarts
         )
-        reject_bad_options(train, recipe, self.keep_at)
+        check_options(train, recipe, self.keep_at)
         if self.dry_run:
             from ..plugin.kept_checkpoints import KEEP_AT  # imports fairseq
 
@@ -100,8 +100,10 @@ class TrainRecipe:
         return command
 
 
-def reject_bad_options(train: list[str], recipe: Recipe, keep_at: list[int]) -> None:
+def check_options(train: list[str], recipe: Recipe, keep_at: list[int]) -> None:
     """Reject bad options of ``fairseq-train``, and missing ones, before a process starts.
+
+    Options may change the tokens per update of the recipe on purpose, so this is only a warning.
 
     Args:
         train: all options of ``fairseq-train``.
@@ -111,6 +113,7 @@ def reject_bad_options(train: list[str], recipe: Recipe, keep_at: list[int]) -> 
     from fairseq import options
 
     from ..plugin.kept_checkpoints import check_kept_updates
+    from ..plugin.segment_language_modeling import rows_per_process
 
     parser = options.get_training_parser()
     parser.set_defaults(save_dir=None)
@@ -125,6 +128,21 @@ def reject_bad_options(train: list[str], recipe: Recipe, keep_at: list[int]) -> 
     check_kept_updates(
         frozenset(keep_at), args.max_update, args.validate_after_updates, args.no_save
     )
+    sequences = rows_per_process(
+        args.tokens_per_sample,
+        args.max_tokens,
+        args.batch_size,
+        args.required_batch_size_multiple,
+    )
+    passes = args.distributed_world_size * args.update_freq[0]
+    tokens = args.tokens_per_sample * sequences * passes
+    expected = recipe.batch.tokens_per_update
+    if tokens != expected:
+        print(
+            f"{PROGRAM}: warning: an update has {tokens:,} tokens with these options, and "
+            f"{expected:,} in {recipe.path}",
+            file=sys.stderr,
+        )
 
 
 def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:

@@ -62,6 +62,25 @@ def test_command_by_devices(monkeypatch, options, expected, without):
     assert command.endswith("data --save-dir runs --seed=3")  # the last value applies
 
 
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ("", ""),
+        ("--max-tokens 3072 --update-freq 24", ""),
+        ("--max-tokens 4608 --update-freq 16", "65,536 tokens with these options, and 73,728 in"),
+        ("--batch-size 4", "32,768 tokens with these options, and 73,728 in"),
+    ],
+)
+@pytest.mark.usefixtures("arguments_of_pytest_stay")
+def test_other_tokens_per_update_are_warned_of(monkeypatch, capsys, options, warning):
+    monkeypatch.setattr(train_recipe, "execute_command", lambda command: 0)
+    words = ["--gpus", "1", "data", "--save-dir", "runs", *options.split()]
+    assert main(["train", "--recipe", "wikitext-103/alibi-1024", *words]) == 0
+    errors = capsys.readouterr().err
+    assert warning in errors
+    assert ("warning" in errors) == bool(warning)
+
+
 @pytest.mark.usefixtures("arguments_of_pytest_stay")
 def test_kept_updates_reach_every_process(monkeypatch, capsys):
     executed = []
