@@ -13,7 +13,7 @@ from fairseq.utils import safe_getattr
 
 from ..errors import UserInputError
 from .kept_checkpoints import KeptCheckpoints, kept_updates
-from .progress import note_update
+from .progress import early_stopping_state, note_update
 from .segment_language_modeling import rows_per_process
 from .shutdown import TrainingStopHandler, stop_after_this_update, stop_requested
 from .training_record import TrainingRecord
@@ -109,6 +109,7 @@ class TrainingHooks:
     def save_checkpoint(self, filename, extra_state):
         """Save a checkpoint with the record so far, and keep it if it is one to keep."""
         self.kept.restore_intervals()
+        extra_state = extra_state | early_stopping_state(self.trainer.cfg.checkpoint.patience)
         if self.record is not None:
             extra_state = extra_state | self.record.extra_state()
         path = self._save_checkpoint(filename, extra_state)

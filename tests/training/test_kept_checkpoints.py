@@ -136,7 +136,7 @@ def test_kept_checkpoint_stays_when_the_last_one_is_replaced(tmp_path, monkeypat
 def fake_trainer(folder, updates: list[int]) -> SimpleNamespace:
     """Return a trainer with hooks whose steps end after given numbers of updates."""
     reached = iter(updates)
-    saving = SimpleNamespace(save_interval_updates=2, save_dir=str(folder))
+    saving = SimpleNamespace(save_interval_updates=2, save_dir=str(folder), patience=0)
     trainer = SimpleNamespace(
         updates=0,
         get_train_iterator=None,

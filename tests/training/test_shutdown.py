@@ -173,17 +173,26 @@ class TestStopRequest:
         ("updates", "last", "early"), [(4, 5, True), (5, 5, False), (9, 0, True)]
     )
     def test_signal_after_last_update_is_ignored(self, caplog, updates, last, early):
-        limits = SimpleNamespace(max_update=last, max_epoch=0, stop_time_hours=0)
+        limits = SimpleNamespace(max_update=last, max_epoch=0, stop_min_lr=-1)
         data = SimpleNamespace(validate_after_updates=0, validate_interval_updates=0)
-        saving = SimpleNamespace(save_interval_updates=0, no_save=False)
+        saving = SimpleNamespace(save_interval_updates=0, no_save=False, patience=0)
         cfg = SimpleNamespace(optimization=limits, dataset=data, checkpoint=saving)
-        trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: updates)
+        trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: updates, get_lr=lambda: 1)
         epochs = SimpleNamespace(next_epoch_idx=1, end_of_epoch=lambda: False)
         request = shutdown.TrainingStopHandler()
         with caplog.at_level("INFO", logger="alibi_fairseq"):
             shutdown.stop_after_this_update(request, trainer, epochs)
         assert request.stopped_early == early
         assert f"saving after update {updates}" in caplog.text
+
+
+#: Options whose validation losses soon stop improving.
+DIVERGING = ("--lr", "1", "--validate-interval-updates", "1")
+#: Options whose learning rate is 0.001 after 36 updates.
+DECAYING = (
+    *("--lr-scheduler", "inverse_sqrt"),
+    *("--warmup-updates", "4", "--warmup-init-lr", "0.003"),
+)
 
 
 def files_of(folder) -> dict:
@@ -200,6 +209,8 @@ def files_of(folder) -> dict:
         # An epoch has 32 updates, the last of which is smaller.
         pytest.param(("--max-update", "63"), marks=pytest.mark.ci),
         pytest.param(("--max-update", "64"), marks=pytest.mark.ci),
+        (*DIVERGING, "--patience", "2"),
+        (*DECAYING, "--stop-min-lr", "0.001"),
     ],
     ids="-".join,
 )
@@ -209,6 +220,23 @@ def test_finished_training_changes_nothing(data, tmp_path, limit):
     again = run_train(data, tmp_path, *FLAGS, *limit)
     assert files_of(tmp_path) == before
     assert first["optimizer_history"] == again["optimizer_history"]
+
+
+@pytest.mark.ci
+def test_resumed_training_counts_validations_without_improvement(data, tmp_path):
+    flags = (*FLAGS, *DIVERGING, "--max-update", "40")
+    whole = run_train(data, tmp_path / "whole", *flags, "--patience", "3")
+    last = whole["optimizer_history"][-1]["num_updates"]
+    assert 3 < last < 40
+    stop = ("--max-update", str(last - 1))
+    run_train(data, tmp_path / "resumed", *flags, "--patience", "3", *stop)
+    resumed = run_train(data, tmp_path / "resumed", *flags, "--patience", "3")
+    assert same_training_state(whole, resumed)
+    longer = run_train(data, tmp_path / "resumed", *flags, "--patience", "4")
+    assert longer["optimizer_history"][-1]["num_updates"] > last
+    restarted = (*flags, "--patience", "3", "--reset-meters")
+    again = run_train(data, tmp_path / "whole", *restarted)
+    assert again["optimizer_history"][-1]["num_updates"] >= last + 4
 
 
 @pytest.mark.ci

@@ -76,6 +76,8 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
         distributed.meet(trainer.is_data_parallel_master)
     extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     warn_of_mixed_precision(trainer)
+    resumed = trainer.get_num_updates() > 0 and not cfg.reset_meters
+    progress.restore_early_stopping(extra_state if resumed else None)
     record = start_record(trainer, extra_state)
     if trainer.data_parallel_world_size > 1:
         distributed.wait_for_first_process(trainer.is_data_parallel_master)
