@@ -126,7 +126,11 @@ def check_options(train: list[str], recipe: Recipe, keep_at: list[int]) -> None:
     if not args.save_dir:
         raise UserInputError("A folder for the checkpoints is required. Pass --save-dir FOLDER.")
     check_kept_updates(
-        frozenset(keep_at), args.max_update, args.validate_after_updates, args.no_save
+        frozenset(keep_at),
+        args.max_update,
+        args.validate_after_updates,
+        args.no_save,
+        args.no_last_checkpoints,
     )
     sequences = rows_per_process(
         args.tokens_per_sample,

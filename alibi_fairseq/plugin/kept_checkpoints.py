@@ -24,19 +24,29 @@ def kept_updates(environment: Mapping[str, str] = os.environ) -> frozenset[int]:
 
 
 def check_kept_updates(
-    updates: frozenset[int], max_update: int, validate_after_updates: int, no_save: bool
+    updates: frozenset[int],
+    max_update: int,
+    validate_after_updates: int,
+    no_save: bool,
+    no_last_checkpoints: bool,
 ) -> None:
     """Check that a training saves after the numbers of updates at which it keeps a checkpoint.
 
     Args:
         updates: the numbers of updates.
-        max_update, validate_after_updates, no_save: options of fairseq; 0 updates are no limit.
+        max_update, validate_after_updates, no_save, no_last_checkpoints: options of fairseq; 0
+            updates are no limit.
 
     Raises:
         UserInputError: fairseq would save no checkpoint after one of them.
     """
     if updates and no_save:
         raise UserInputError("--keep-at keeps nothing with --no-save. Remove one of the two.")
+    if updates and no_last_checkpoints:
+        raise UserInputError(
+            "--keep-at may keep nothing at the end of an epoch with --no-last-checkpoints. Remove "
+            "one of the two."
+        )
     for count in sorted(updates):
         if 0 < max_update < count:
             raise UserInputError(
@@ -89,19 +99,12 @@ class KeptCheckpoints:
         self._trainer.cfg.checkpoint.save_interval_updates = 0
         self._trainer.cfg.dataset.validate_interval_updates = 0
 
-    def restore_intervals_if_saved(self) -> None:
-        """Restore the intervals before fairseq chooses the names of a checkpoint.
-
-        By the interval, it would also save ``checkpoint_EPOCH_UPDATES.pt``, and remove an older one
-        with ``--keep-interval-updates``. Without a last checkpoint, it may save no other.
-        """
-        if not self._trainer.cfg.checkpoint.no_last_checkpoints:
-            self.restore_intervals()
-
     def restore_intervals(self) -> None:
         """Restore the intervals, before a checkpoint contains them and before each update.
 
-        Only one process saves, and all must decide alike after an update.
+        Only one process saves, and all must decide alike after an update. By the interval of an
+        update to keep, fairseq would also save ``checkpoint_EPOCH_UPDATES.pt``, and remove an older
+        one with ``--keep-interval-updates``.
         """
         self._trainer.cfg.checkpoint.save_interval_updates = self._interval
         self._trainer.cfg.dataset.validate_interval_updates = self._validation_interval

@@ -56,15 +56,6 @@ def test_kept_checkpoint_is_that_of_a_shorter_training(data_bin, tmp_path, monke
 
 
 @pytest.mark.ci
-def test_only_checkpoint_of_an_update_is_kept(data_bin, tmp_path, monkeypatch):
-    """Without others, fairseq's names of it depend on the interval of saves."""
-    monkeypatch.setenv("ALIBI_KEEP_AT", "")
-    words = ["train", str(data_bin), *SHORT, "--no-last-checkpoints", "--disable-validation"]
-    assert main([*words, "--keep-at", "2", "--save-dir", str(tmp_path)]) == 0
-    assert (tmp_path / "checkpoint_2.pt").is_file()
-
-
-@pytest.mark.ci
 def test_training_killed_before_the_copy_keeps_it_when_resumed(data_bin, tmp_path, monkeypatch):
     monkeypatch.setenv("ALIBI_KEEP_AT", "")
     words = ["train", str(data_bin), *SHORT, "--lr-scheduler", "fixed", "--save-dir", str(tmp_path)]
@@ -164,16 +155,19 @@ def fake_trainer(folder, updates: list[int]) -> SimpleNamespace:
     ("options", "message"),
     [
         ({"no_save": True}, "--keep-at keeps nothing with --no-save"),
+        ({"no_last_checkpoints": True}, "may keep nothing .* --no-last-checkpoints"),
         ({"max_update": 4}, "--keep-at 5 is after the last update, --max-update 4"),
         ({"validate_after_updates": 5}, "--keep-at 3 keeps nothing, .* --validate-after-updates 5"),
     ],
 )
 def test_updates_without_a_save_are_rejected(options, message):
-    accepted = {"max_update": 0, "validate_after_updates": 3, "no_save": False}
+    accepted = {"max_update": 0, "validate_after_updates": 3}
+    accepted |= {"no_save": False, "no_last_checkpoints": False}
     updates = frozenset([3, 5])
     check_kept_updates(updates, **accepted)
-    check_kept_updates(frozenset([3, 5]), max_update=5, validate_after_updates=0, no_save=False)
-    check_kept_updates(frozenset([5]), max_update=5, validate_after_updates=6, no_save=False)
+    check_kept_updates(updates, **(accepted | {"max_update": 5, "validate_after_updates": 0}))
+    last_only = {"max_update": 5, "validate_after_updates": 6}
+    check_kept_updates(frozenset([5]), **(accepted | last_only))
     check_kept_updates(frozenset(), **(accepted | options))
     with pytest.raises(UserInputError, match=message):
         check_kept_updates(updates, **(accepted | options))
@@ -184,6 +178,8 @@ def test_training_without_a_save_to_keep_does_not_start(data_bin, tmp_path, monk
     words = ["train", data_bin, *SHORT, "--save-dir", tmp_path / "run"]
     refused = refuse(*words, "--keep-at", "2", "--validate-after-updates", "3")
     assert "--keep-at 2 keeps nothing" in refused
+    refused = refuse(*words, "--keep-at", "2", "--no-last-checkpoints")
+    assert "--keep-at may keep nothing" in refused
     assert not (tmp_path / "run").exists()
 
 

@@ -93,7 +93,7 @@ def prepare_and_save(save_checkpoint, cfg, trainer, epochs, val_loss):
     Only the first process saves. fairseq's loop calls this in all of them, also without a
     validation.
     """
-    trainer.hooks.kept.restore_intervals_if_saved()
+    trainer.hooks.kept.restore_intervals()
     if isinstance(epochs, SegmentIterator) and not cfg.no_save:
         epochs.memory.gather()
     return save_checkpoint(cfg, trainer, epochs, val_loss)

@@ -41,6 +41,7 @@ def check(cfg: DictConfig, program: str) -> None:
             cfg.optimization.max_update,
             cfg.dataset.validate_after_updates,
             cfg.checkpoint.no_save,
+            cfg.checkpoint.no_last_checkpoints,
         )
         check_unused_options(cfg)
         check_loadable(cfg)
