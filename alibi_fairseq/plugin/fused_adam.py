@@ -13,13 +13,20 @@ import torch
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 
+from ..errors import UserInputError
+
 
 @register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
 class FusedAdam(FairseqOptimizer):
-    """Adam with decoupled weight decay, options as for ``adam``."""
+    """Adam with decoupled weight decay, options as for ``adam`` without ``--fp16-adam-stats``."""
 
     def __init__(self, cfg: FairseqAdamConfig, params):
         super().__init__(cfg)
+        if cfg.fp16_adam_stats:
+            raise UserInputError(
+                "--fp16-adam-stats has no effect on --optimizer fused_adam. Remove it, or use "
+                "--optimizer adam with NVIDIA's apex."
+            )
         self._optimizer = torch.optim.AdamW(params, fused=True, **self.optimizer_config)
 
     @property

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from types import SimpleNamespace
 
+import pytest
 import torch
 from fairseq.optim.adam import FairseqAdam
 
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.plugin.fused_adam import FusedAdam
 
 OPTIONS = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_decay": 0.1}
@@ -50,3 +52,9 @@ def test_updates_and_state_match_fairseq_adam():
         assert (updated[index] - initial).abs().max() > 0.01
         torch.testing.assert_close(updated[index], expected[index], rtol=0, atol=1e-6)
         assert torch.equal(resumed[index], updated[index])
+
+
+def test_half_precision_state_is_rejected():
+    options = SimpleNamespace(**{**OPTIONS, "fp16_adam_stats": True})
+    with pytest.raises(UserInputError, match="--fp16-adam-stats .* --optimizer adam"):
+        FusedAdam(options, make_parameters())
