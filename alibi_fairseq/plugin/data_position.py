@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 
 from ..errors import UserInputError
+from ..results.series import Series, read_series
+from ..results.settings import canonical
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,29 @@ def adapt_position(position: dict, saved: dict, current: dict, path: str) -> Non
             f"{path}: {repeated} of the {batches} batches that were read in this epoch are read "
             f"again, because {batches} is no multiple of {processes * passes} batches per update"
         )
+
+
+def check_same_text(saved: dict, series: Series, data: str) -> None:
+    """Compare the training data with those of a checkpoint from the middle of an epoch.
+
+    Args:
+        saved: series in the checkpoint.
+        series: series of this training.
+        data: fairseq's data argument.
+
+    Raises:
+        UserInputError: they differ, so that some text would be read twice, or not at all.
+    """
+    before = canonical(read_series(saved, "the checkpoint").settings)
+    now = canonical(series.settings)
+    for name in ("data.train", "data.train_lines"):
+        hashes = (before.get(name), now.get(name))
+        if None not in hashes and hashes[0] != hashes[1]:
+            raise UserInputError(
+                f"The checkpoint was saved mid-epoch with other training data than {data}. Resume "
+                "with the old data until the epoch ends, or pass --reset-dataloader once to start "
+                "over with the first epoch's data."
+            )
 
 
 def _check_same_batches(saved: dict, current: dict, path: str, compared: list[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 from fairseq.data.iterators import EpochBatchIterator, GroupedIterator
@@ -146,3 +148,29 @@ def test_other_batches_of_another_folder_need_new_epoch(tmp_path):
     for option, change in OTHER_BATCHES:
         with pytest.raises(UserInputError, match=f"{change} would change the batches"):
             run_train(data, tmp_path / "second", *flags, "5", option, start, *change.split())
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("task", ["language_modeling", "segment_language_modeling"])
+def test_other_text_needs_new_epoch(tmp_path, task):
+    torch.manual_seed(1)
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        folder.mkdir()
+        write_corpus(folder, train=500, valid=60)
+    flags = ("--task", task, "--tokens-per-sample", "16", "--max-tokens", "32", "--max-update")
+    run = tmp_path / "run"
+    copy = tmp_path / "copy"
+    state = run_train(folders[0], run, *flags, "3")
+    assert state["extra_state"]["train_iterator"]["iterations_in_epoch"] > 0
+    shutil.copytree(folders[0], copy)
+    run_train(copy, run, *flags, "4")
+    before = (run / "checkpoint_last.pt").read_bytes()
+    with pytest.raises(UserInputError, match=f"other training data than {folders[1]}"):
+        run_train(folders[1], run, *flags, "5")
+    assert (run / "checkpoint_last.pt").read_bytes() == before
+    run_train(folders[1], run, *flags, "5", "--reset-dataloader")
+
+    ended = tmp_path / "ended"
+    run_train(folders[0], ended, *flags, "0", "--max-epoch", "1")
+    run_train(folders[1], ended, *flags, "0", "--max-epoch", "2")

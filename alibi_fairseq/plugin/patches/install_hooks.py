@@ -12,7 +12,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import generate
 
+from ...results.series import SERIES_KEY
 from .. import progress, save_dir, shutdown
+from ..data_position import check_same_text
 from ..hooks import TrainingHooks
 from ..segment_dataset import SegmentIterator
 from ..training_record import start_record
@@ -79,6 +81,11 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     resumed = trainer.get_num_updates() > 0 and not cfg.reset_meters
     progress.restore_early_stopping(extra_state if resumed else None)
     record = start_record(trainer, extra_state)
+    # After the record has hashed the data, which takes minutes for a large text.
+    series = record.series if record is not None else None
+    saved = (extra_state or {}).get(SERIES_KEY)
+    if series is not None and saved is not None and epochs.iterations_in_epoch > 0:
+        check_same_text(saved, series, trainer.cfg.task.data)
     if trainer.data_parallel_world_size > 1:
         distributed.wait_for_first_process(trainer.is_data_parallel_master)
     trainer.hooks = TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record)
