@@ -77,9 +77,11 @@ class Batch:
             max_tokens = self.max_tokens
         total = self.sequences_per_update
         if total % gpus:
+            possible = ", ".join(str(n) for n in range(1, total + 1) if total % n == 0)
             raise UserInputError(
                 f"{gpus} GPUs do not work: an update has {total} sequences of {self.length} "
-                f"tokens, and {total} is not divisible by {gpus}. Use a divisor of {total}."
+                f"tokens, and {total} is not divisible by {gpus}. Use one of these numbers of "
+                f"GPUs: {possible}."
             )
         sequences_per_gpu = total // gpus
         most_sequences = max_tokens // self.length

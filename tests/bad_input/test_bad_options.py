@@ -163,7 +163,10 @@ COMMANDS = {
         ("RECIPE --gpus 2 --save-dir d", "required: data"),
         ("wikitext-103/alibi DATA --gpus 2 --save-dir d", "wikitext-103/alibi"),
         ("RECIPE DATA --save-dir d", "Pass --cpu N"),
-        ("RECIPE DATA --gpus 5 --save-dir d", "divisor of 144"),
+        (
+            "RECIPE DATA --gpus 5 --save-dir d",
+            "numbers of GPUs: 1, 2, 3, 4, 6, 8, 9, 12, 16, 18, 24, 36, 48, 72, 144.",
+        ),
         ("RECIPE DATA --gpus 9 --nodes 2 --rdzv-endpoint a:1 --save-dir d", "2 nodes"),
         ("RECIPE DATA --gpus 8 --nodes 2 --save-dir d", "--rdzv-endpoint"),
         ("RECIPE DATA --gpus 2 --save-dir d --lrr 1", "--lrr"),
@@ -181,7 +184,7 @@ COMMANDS = {
         ("table5 --corpus wikitext-103=EMPTY", "Pass --cpu N"),
         ("table5 --corpus wikitext-103=EMPTY --gpus 8", "--cpu N"),
         ("table5 --corpus wikitext-103=EMPTY --slurm", "--slurm requires resources"),
-        ("table8 --dry-run --gpus 5", "divisor"),
+        ("table8 --dry-run --gpus 5", "numbers of GPUs: 1, 2, 3"),
     ],
 }
 
