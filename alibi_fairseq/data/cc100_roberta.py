@@ -158,9 +158,6 @@ class Cc100Roberta(CorpusBuilder):
         limit = int(KEYS * fraction)
         if limit > _MAX_VALIDATION_LIMIT:
             raise self._too_little_text()
-        if self.excerpt:
-            # A single document of an excerpt may be longer than the validation set.
-            return _MAX_VALIDATION_LIMIT
         return limit
 
     def build_tokenizer(self, work: Path) -> Tokenizer:
@@ -170,10 +167,12 @@ class Cc100Roberta(CorpusBuilder):
         size = text_bytes(chunks)
         fraction = min(1.0, _SAMPLE_BYTES / size)
         limit = self._validation_limit(size)
+        # A single document of an excerpt may be longer than the validation set.
+        smallest_key = _MAX_VALIDATION_LIMIT if self.excerpt else limit
         folder = work
         while True:
             # Keys are random, so the documents with the largest keys are a random sample.
-            low = max(limit, KEYS - int(KEYS * fraction))
+            low = max(smallest_key, KEYS - int(KEYS * fraction))
             model = folder / "sentencepiece.model"
             tokenizer = train_sentencepiece(_lines_from(chunks, low), model, self.vocab_size)
             end, _ = self._validation_end(chunks, limit, tokenizer)
@@ -181,7 +180,7 @@ class Cc100Roberta(CorpusBuilder):
                 return tokenizer
             # The tokenizer was trained on validation documents. Another one is trained without
             # them, in another folder, so that a resumed preparation finds the models of both.
-            limit = min(2 * limit, _MAX_VALIDATION_LIMIT)
+            smallest_key = min(2 * smallest_key, _MAX_VALIDATION_LIMIT)
             folder = folder / "larger-validation"
             folder.mkdir(exist_ok=True)
 

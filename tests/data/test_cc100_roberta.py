@@ -159,6 +159,30 @@ def test_excerpt_has_a_smaller_validation_set(source, tmp_path, monkeypatch):
         prepare_corpus(Cc100Roberta([source], valid_tokens=2000, **excerpt), tmp_path / "more")
 
 
+def test_validation_set_of_an_excerpt_is_found_in_its_own_part(source, tmp_path, monkeypatch):
+    """Half of an excerpt does not fit into memory if the excerpt is large."""
+    monkeypatch.setattr(cc100_roberta, "_MIN_EXCERPT_BYTES", 0)
+    documents_between = cc100_roberta.documents_between
+    sizes = []
+
+    def recorded(chunks, low, high):
+        documents = documents_between(chunks, low, high)
+        if low == 0:
+            sizes.append(sum(len(text) for _, text in documents))
+        return documents
+
+    monkeypatch.setattr(cc100_roberta, "documents_between", recorded)
+    corpus = Cc100Roberta([source], vocab_size=350, excerpt=9000)
+    manifest, _ = prepare_corpus(corpus, tmp_path / "out")
+    splits = manifest["splits"]
+    assert 0 < max(sizes) < 1.5 * cc100_roberta.BYTES_PER_TOKEN * 900
+    half = cc100_roberta._MAX_VALIDATION_LIMIT
+    monkeypatch.setattr(Cc100Roberta, "_validation_limit", lambda self, size: half)
+    prepare_corpus(corpus, tmp_path / "half")
+    assert max(sizes) > 0.4 * (splits["train"]["bytes"] + splits["valid"]["bytes"])
+    assert files_of(tmp_path / "half") == files_of(tmp_path / "out")
+
+
 def test_shard_ranges_cover_all_keys():
     for total, count in ((10**6, None), (10**9, 7), (461 * 10**9, None)):
         parts = cc100_roberta.shard_ranges(12345, total, count)
