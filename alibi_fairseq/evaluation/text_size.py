@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.tokenization import UNKNOWN_PIECE, SentencePiece, WordPiece
+from ..data.tokenization import SentencePiece
 
 #: Prefix of the first piece of every word in a sentencepiece vocabulary.
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
-#: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
-CONTINUATION = "##"
 #: Smallest fraction of marked pieces by which a vocabulary is recognized.
 MIN_MARKED = 0.01
 #: sentencepiece's pieces for the bytes of rare characters.
@@ -36,7 +34,10 @@ def measure_text_size(
     kind: str | None = None,
     scored: np.ndarray | None = None,
 ) -> TextSize:
-    """Count words and bytes from the pieces, if the tokenizer marks the words.
+    """Count words and bytes from the pieces, if they are sentencepiece's.
+
+    WordPiece's pieces show no words, because BERT also separates punctuation: "don't" has three
+    unmarked pieces.
 
     Args:
         tokens: (N,) token IDs of the pieces, including one end-of-sentence symbol per line.
@@ -46,40 +47,29 @@ def measure_text_size(
         scored: increasing positions of the tokens to count. None: all.
 
     Returns:
-        Words for sentencepiece and WordPiece, and bytes for sentencepiece. Neither is known if a
-        token is ``<unk>`` or WordPiece's ``[UNK]``, because its text is lost.
+        Words and bytes. Neither is known for another tokenizer, or if a token is ``<unk>``, because
+        its text is lost.
     """
-    if kind is None:
-        kind = _kind_of_pieces(dictionary.symbols[dictionary.nspecial :])
+    if kind is None and _are_sentencepieces(dictionary.symbols[dictionary.nspecial :]):
+        kind = SentencePiece.kind
     first_pieces = _first_pieces(tokens, item_starts, dictionary.eos(), scored)
     if scored is not None:
         tokens = tokens[scored]
     counts = np.bincount(tokens, minlength=len(dictionary))
-    if counts[dictionary.unk()]:
+    if kind != SentencePiece.kind or counts[dictionary.unk()]:
         return TextSize()
-    if kind == SentencePiece.kind:
-        return _size_of_sentencepieces(counts, first_pieces, dictionary)
-    if kind == WordPiece.kind and not counts[dictionary.index(UNKNOWN_PIECE)]:
-        continued = [symbol.startswith(CONTINUATION) for symbol in dictionary.symbols]
-        # The words, and the end-of-sentence symbols, each of which counts as a word.
-        return TextSize(words=len(tokens) - int(counts[continued].sum()))
-    return TextSize()
+    return _size_of_sentencepieces(counts, first_pieces, dictionary)
 
 
-def _kind_of_pieces(pieces: list[str]) -> str | None:
-    """Return the kind of the tokenizer with these pieces, or None if they show none.
+def _are_sentencepieces(pieces: list[str]) -> bool:
+    """Return True if a dictionary has the pieces of sentencepiece.
 
     The whole dictionary counts, because a text with few spaces has few marked tokens.
     """
-    smallest_count = MIN_MARKED * len(pieces)
     marked_count = sum(piece.startswith(WORD_MARK) for piece in pieces)
     # Without spaces, a vocabulary has few marked pieces, but usually all bytes.
-    if marked_count and (marked_count >= smallest_count or _BYTE_PIECES.issubset(pieces)):
-        return SentencePiece.kind
-    continued_count = sum(piece.startswith(CONTINUATION) for piece in pieces)
-    if continued_count and continued_count >= smallest_count:
-        return WordPiece.kind
-    return None
+    is_marked = marked_count >= MIN_MARKED * len(pieces) or _BYTE_PIECES.issubset(pieces)
+    return marked_count > 0 and is_marked
 
 
 def _first_pieces(

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from ..errors import UserInputError
 from ..evaluation.checkpoint import load_checkpoint
 from ..evaluation.split import Split, load_dictionary, load_split
-from ..evaluation.text_size import CONTINUATION, MIN_MARKED, WORD_MARK
+from ..evaluation.text_size import MIN_MARKED, WORD_MARK
 from ..files import atomic_folder
 from ..positions.registry import UnknownMethodError
 from ..results.data_folder import DataFolder
@@ -33,6 +33,8 @@ from .tokenization_alibi_lm import AlibiLmTokenizer
 NUM_CHECKED_LINES = 200
 #: Smallest fraction of these lines whose token IDs must be unchanged.
 MIN_UNCHANGED = 0.95
+#: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
+_CONTINUATION = "##"
 
 
 def export_checkpoint(
@@ -134,7 +136,7 @@ def find_tokenizer_files(
             return {"wordpiece_file": files[0]}
         return {"sentencepiece_file": files[0]}
     words = dictionary.symbols[dictionary.nspecial :]
-    marked = sum(word.startswith((WORD_MARK, CONTINUATION)) for word in words)
+    marked = sum(word.startswith((WORD_MARK, _CONTINUATION)) for word in words)
     # GPT-2's byte-level BPE has numbers as symbols.
     numbers = sum(word.isdecimal() for word in words)
     if marked > MIN_MARKED * len(words) or numbers > 0.5 * len(words):

@@ -76,17 +76,15 @@ def test_scored_tokens_of_a_document_with_several_lines_have_their_own_bytes():
     assert document.scored_text_size([Span(0, 2, 4)]) == TextSize(words=2, bytes=3)
 
 
-LINE = ["the", "##s", *["fox"] * 97]
-
-
 @pytest.mark.parametrize(
     ("lines", "words", "size"),
     [
-        ([["the", "qui", "##ck", "fox"], [], ["jump", "##s"]], 4 + 3, None),
-        ([["the", "qui", "##ck", "[UNK]"]], None, None),
-        ([LINE], 98 + 1, None),
-        ([[*LINE, *["fox"] * 200]], 298 + 1, None),  # few marked tokens, but many marked pieces
-        ([["##s", *(f"w{word}" for word in range(100))]], None, None),  # too few marked pieces
+        # In the text, "don't" is one word.
+        ([["the", "qui", "##ck", "fox"], [], ["don", "'", "t", "jump", "##s"]], None, None),
+        # Few marked tokens, but many marked pieces.
+        ([[f"{WORD_MARK}the", *["fox"] * 200]], 1 + 1, len("the" + 200 * "fox" + "\n")),
+        # Too few marked pieces.
+        ([[f"{WORD_MARK}s", *(f"w{word}" for word in range(100))]], None, None),
         ([["the", "fox"]], None, None),
         ([[f"{WORD_MARK}the", "fox"]], 1 + 1, len("thefox\n")),
         ([[f"{WORD_MARK}the", "<unk>"]], None, None),  # the size of an unknown word is unknown
@@ -110,7 +108,8 @@ def test_tokenizer_kind_replaces_the_guess():
     assert measure_text_size(*arguments) == TextSize()
     text = "".join(pieces).replace(WORD_MARK, "")
     assert measure_text_size(*arguments, "sentencepiece-bpe") == sizes([text])
-    assert measure_text_size(*binarized([["##", "fox"]], ["##", "fox"]), "words") == TextSize()
+    marked = binarized([[f"{WORD_MARK}the"]], [f"{WORD_MARK}the"])
+    assert measure_text_size(*marked, "words") == TextSize()
 
 
 def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
