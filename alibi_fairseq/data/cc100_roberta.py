@@ -57,7 +57,7 @@ class Cc100Roberta(CorpusBuilder):
 
     sources: Sequence[str | os.PathLike] = option(
         "text files, plain or compressed (.gz, .xz, .bz2), or archives or folders of them; an "
-        "empty line ends a document",
+        "empty line ends a document, except in OpenWebText's archives",
         metavar="TEXT",
     )
     vocab_size: int = option(

@@ -23,7 +23,7 @@ from ..completion_marker import CompletionMarker
 from ..files import atomic_write
 from ..progress_bar import make_progress_bar
 from .iterables import batches
-from .sources import open_texts, single_spaced, text_bytes
+from .sources import is_unnamed_tar, open_texts, single_spaced, text_bytes
 from .worker_pool import map_in_order
 
 #: Number of possible keys; all keys are smaller.
@@ -39,9 +39,10 @@ MAX_LINE_BYTES = 1 << 20
 def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the normalized text of each document in a file.
 
-    Documents are separated by empty lines and end with their file. The normalized text has single
-    spaces and no empty lines, and each line ends with a line feed. Bytes that are not UTF-8 become
-    U+FFFD. A byte order mark at the beginning is removed.
+    Documents are separated by empty lines and end with their file. But in a compressed tar without
+    the suffix of an archive, as of OpenWebText, each file is one document. The normalized text has
+    single spaces and no empty lines, and each line ends with a line feed. Bytes that are not UTF-8
+    become U+FFFD. A byte order mark at the beginning is removed.
 
     The offset of a document differs from that of all others in the file. In the first or only text
     of the file, it is the position of the document in bytes. In an archive, the offsets of the next
@@ -52,9 +53,10 @@ def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, b
         most: about the number of bytes of text to read. None: all.
     """
     begin = 0
+    empty_line_ends = not is_unnamed_tar(path)
     for _, stream in open_texts(path):
         end = begin
-        for offset, text in _split_documents(stream, begin, most):
+        for offset, text in _split_documents(stream, begin, most, empty_line_ends):
             yield offset, text
             end = offset + len(text)
         # A greater offset than that of any document so far.
@@ -64,7 +66,7 @@ def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, b
 
 
 def _split_documents(
-    stream: BinaryIO, position: int, end: int | None
+    stream: BinaryIO, position: int, end: int | None, empty_line_ends: bool
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the normalized text of each document in a stream.
 
@@ -72,6 +74,7 @@ def _split_documents(
         stream: the stream.
         position: offset of the first byte of the stream.
         end: offset at which to stop reading. None: read all.
+        empty_line_ends: True if an empty line ends a document.
     """
     document_begin = position
     size = 0
@@ -80,7 +83,8 @@ def _split_documents(
         if offset == position:
             raw = raw.removeprefix(codecs.BOM_UTF8)
         text = single_spaced(raw.decode("utf-8", "replace"))
-        if lines and (not text or size + len(raw) > MAX_DOCUMENT_BYTES):
+        is_end = empty_line_ends and not text
+        if lines and (is_end or size + len(raw) > MAX_DOCUMENT_BYTES):
             yield document_begin, b"".join(lines)
             lines = []
             size = 0

@@ -61,6 +61,16 @@ def is_archive(path: str | os.PathLike) -> bool:
     return str(path).lower().endswith(_ARCHIVES) or _is_compressed_tar(Path(path))
 
 
+def is_unnamed_tar(path: Path) -> bool:
+    """Return True if a file is a compressed tar without the suffix of an archive.
+
+    Raises:
+        UserInputError: a compressed file is damaged.
+        OSError: it cannot be read.
+    """
+    return not path.name.lower().endswith(_ARCHIVES) and _is_compressed_tar(path)
+
+
 def _is_compressed_tar(file: Path) -> bool:
     """Return True if a compressed file starts like a tar archive."""
     if file.suffix.lower() not in _COMPRESSED:
@@ -116,8 +126,7 @@ def text_files(
                 )
             if not member.is_file():
                 continue
-            is_unnamed_tar = not name.endswith(_ARCHIVES) and _is_compressed_tar(member)
-            if is_unnamed_tar or name.endswith(tuple(suffixes)):
+            if is_unnamed_tar(member) or name.endswith(tuple(suffixes)):
                 members.append(member)
             elif name.endswith(_UNREAD):
                 unread.append(member)

@@ -96,6 +96,21 @@ def test_compressed_tars_named_like_files_are_read(tmp_path):
     assert sorted(texts_of(archive)) == [f"Page {number}.\n" for number in range(3)]
 
 
+def test_a_page_of_openwebtext_is_one_document(tmp_path, monkeypatch):
+    """Its pages have empty lines between paragraphs. In other files, these separate documents."""
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "1.txt").write_text("\na\n\n \nb\n")
+    (pages / "2.txt").write_text("c\n")
+    archive = tarred(pages, tmp_path / "pages.tar.xz")
+    assert sorted(texts_of(archive)) == ["a\n", "b\n", "c\n"]
+    assert texts_of(pages / "1.txt") == ["a\n", "b\n"]
+    page = archive.rename(tmp_path / "urlsf_subset00-1_data.xz")
+    assert sorted(texts_of(page)) == ["a\nb\n", "c\n"]
+    monkeypatch.setattr(shuffling, "MAX_DOCUMENT_BYTES", 3)
+    assert sorted(texts_of(page)) == ["a\n", "b\n", "c\n"]
+
+
 def test_zip_members_of_one_name_are_all_read(tmp_path):
     path = tmp_path / "books.zip"
     with zipfile.ZipFile(path, "w") as archive:
