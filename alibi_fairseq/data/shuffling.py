@@ -34,6 +34,9 @@ CHUNK_BYTES = 128_000_000
 MAX_DOCUMENT_BYTES = 1 << 20
 #: Bytes of text. A longer line is cut between words, or between characters if it has no space.
 MAX_LINE_BYTES = 1 << 20
+#: Number of input files whose chunks are in one folder. Atomic writes search their folder, so the
+#: time per file would grow with the number of files.
+_FILES_PER_FOLDER = 100
 
 
 def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, bytes]]:
@@ -135,7 +138,7 @@ def write_sorted_chunks(
     """Write the documents of files to sorted chunks, unless an earlier call has.
 
     A chunk is a file with the texts. A second file, with the suffix ``.npy``, has their keys and
-    the offsets of their ends.
+    the offsets of their ends. Both are in a subfolder.
 
     Args:
         files: the files.
@@ -166,7 +169,7 @@ def write_sorted_chunks(
 
 def chunks_in(folder: Path) -> list[Path]:
     """Return the chunks in a folder, in the order of the input."""
-    return sorted(folder.glob("*.run"))
+    return sorted(folder.glob("*/*.run"))
 
 
 def _write_chunks_of_file(seed: int, folder: Path, task: tuple[int, Path, int | None]) -> dict:
@@ -177,6 +180,7 @@ def _write_chunks_of_file(seed: int, folder: Path, task: tuple[int, Path, int | 
         U+FFFD.
     """
     file_number, path, most = task
+    folder = folder / f"{file_number // _FILES_PER_FOLDER:05d}"
     marker = CompletionMarker(folder / f"{file_number:05d}.json")
     if not marker.holds():
         sums = {"bytes": 0, "replaced": 0}

@@ -272,12 +272,13 @@ def shuffled(files, folder, seed=1):
 def test_shuffle_depends_only_on_seed(files, tmp_path, monkeypatch):
     first, _ = shuffled(files, tmp_path / "a")
     monkeypatch.setattr(shuffling, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(shuffling, "_FILES_PER_FOLDER", 2)
     again, runs = shuffled(files, tmp_path / "b")
     assert len(runs) > 20
+    assert {run.parent.name for run in runs} == {"00000", "00001"}
     assert again == first
-    last = tmp_path / "b" / runs[-1].name
-    last.unlink()
-    (tmp_path / "b" / "00002.json").unlink()  # as after a kill at this point
+    runs[-1].unlink()
+    (runs[-1].parent / "00002.json").unlink()  # as after a kill at this point
     assert shuffled(files, tmp_path / "b")[0] == first
     assert shuffled(files, tmp_path / "c", seed=2)[0] != first
 
