@@ -86,6 +86,8 @@ def prepare_corpus(
         _copy_vocabulary(work / "dict.txt", tokenizer, targets, data_bin)
         entries = _manifest_entries(corpus, text_entries, tokenizer, totals, targets)
         seconds = time.time() - started
+        # A process killed just before the end leaves its manifest, which would be listed.
+        (data_bin / manifests.FILE_NAME).unlink(missing_ok=True)
         manifest = manifests.describe(data_bin, settings=settings, seconds=seconds, **entries)
         # Not saved in data_bin directly: an atomic write leaves a temporary file if the process is
         # killed, and the manifest of the resumed preparation would list it.

@@ -181,6 +181,25 @@ def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
+def test_manifest_does_not_list_one_of_an_interrupted_preparation(tmp_path, monkeypatch):
+    (tmp_path / "text.txt").write_text("A line.\n" * 2000)
+    corpus = CustomTextBuilder([tmp_path / "text.txt"], "words")
+    replace = os.replace
+
+    def interrupted_replace(source, target):
+        if Path(target).name == "data-bin":
+            interrupt()
+        replace(source, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "replace", interrupted_replace)
+        prepare_corpus(corpus, tmp_path)
+    assert (tmp_path / "work" / "data-bin" / "manifest.json").exists()
+    manifest, _ = prepare_corpus(corpus, tmp_path)
+    published = {path.name for path in (tmp_path / "data-bin").iterdir()}
+    assert manifest["files"].keys() == published - {"manifest.json"}
+
+
 def test_work_folder_rejects_other_settings(interrupted, tmp_path, monkeypatch):
     interrupted(1)
     with pytest.raises(UserInputError, match="unfinished"):
