@@ -273,17 +273,21 @@ def _extract(archive: Path, folder: Path) -> None:
 def count_words(path: Path) -> dict:
     """Return ``lines``, ``words``, ``bytes``, and ``tokens`` of a file with one ``</s>`` per line.
 
+    A line end is one byte, also if it is CR LF.
+
     Raises:
         UserInputError: the file is not UTF-8.
     """
     lines = 0
     words = 0
+    size = 0
     # Universal newlines, as fairseq-preprocess reads.
     with errors_naming(path), open(path, encoding="utf-8") as stream:
         for line in stream:
             lines += 1
             words += len(line.split())
-    return {"lines": lines, "words": words, "bytes": path.stat().st_size, "tokens": words + lines}
+            size += len(line.encode())
+    return {"lines": lines, "words": words, "bytes": size, "tokens": words + lines}
 
 
 def count_unknown_words(path: Path, known: set[str]) -> int:

@@ -60,6 +60,17 @@ def test_wikitext_data_contains_text(prepared, archive):
         }
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_count_as_one_byte(tmp_path, end):
+    path = tmp_path / "wiki.test.tokens"
+    lines = [" = Title = ", "", " naïve € "]
+    path.write_bytes(end.join(lines).encode() + end.encode())
+    size = len("\n".join(lines).encode()) + 1
+    assert count_words(path) == {"lines": 3, "words": 5, "bytes": size, "tokens": 8}
+    path.write_bytes(end.join(lines).encode())
+    assert count_words(path)["bytes"] == size - 1
+
+
 def test_moved_boundary_between_splits_is_other_text(tmp_path):
     paths = wikitext_files(tmp_path / "text")
     corpus = WikiText103(from_folder=tmp_path / "text", allow_other_text=True)
