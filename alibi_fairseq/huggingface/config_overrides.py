@@ -16,6 +16,8 @@ from transformers import PreTrainedConfig
 from transformers.utils import logging as transformers_logging
 
 from ..errors import UserInputError
+from .configuration_alibi_lm import AlibiLmConfig
+from .positions_alibi_lm import check_rotary_parameters
 
 
 def override_config(
@@ -43,6 +45,8 @@ def override_config(
                 f"--model-overrides: '{name}' would have no effect, because transformers replaces "
                 f"the value for the other values of {file}. Override these, too, or remove it."
             )
+    if isinstance(overridden, AlibiLmConfig):
+        _check_rotation(overridden)
     for key in sorted(content.keys() - set(keys.values())):
         _check_derived_value(type(config), content, changed, key, file)
     return overridden
@@ -83,6 +87,19 @@ def _replace_values(
                 changed.pop(alias, None)
         changed[key] = _merge(old, value, name, file)
     return changed
+
+
+def _check_rotation(config: AlibiLmConfig) -> None:
+    """Check that a model in our own format supports the rotation of a configuration.
+
+    Raises:
+        UserInputError: it would compute another rotation.
+    """
+    if config.position_method in ("rotary", "xpos"):
+        try:
+            check_rotary_parameters(config.rotary_parameters or {})
+        except ValueError as error:
+            raise UserInputError(f"--model-overrides: {error}") from error
 
 
 def _check_derived_value(

@@ -11,6 +11,7 @@ from torch import nn
 # Types of rotation that rotary_parameters can have here. Other types depend on the length of the
 # text or change the scores.
 SUPPORTED_ROPE_TYPES = ("default", "linear", "proportional")
+ROTARY_KEYS = ("rope_type", "rope_theta", "partial_rotary_factor", "factor")
 
 
 class NoPositionsModule(nn.Module):
@@ -73,6 +74,10 @@ class LearnedPositions(NoPositionsModule):
 class RotaryPositions(NoPositionsModule):
     """Su et al. 2021, pairs (i, i + D/2) as in GPT-NeoX."""
 
+    def __init__(self, config):
+        super().__init__(config)
+        check_rotary_parameters(config.rotary_parameters or {})
+
     def rotate(self, q, k, position_ids):
         frequencies = self.frequencies(q.device)  # (R/2,)
         angles = position_ids[:, None, :, None] * frequencies  # (B, 1, T, R/2)
@@ -126,6 +131,26 @@ class XPosPositions(RotaryPositions):
         pairs = 2 * torch.arange(len(frequencies), device=frequencies.device)
         rates = (pairs / self.config.head_dim + 0.4) / 1.4
         return rates ** (position_ids[:, None, :, None] / 512)
+
+
+def check_rotary_parameters(parameters):
+    """Raise ValueError if RotaryPositions would compute another rotation than parameters name."""
+    rope_type = parameters.get("rope_type", "default")
+    if rope_type not in SUPPORTED_ROPE_TYPES:
+        raise ValueError(
+            f"rope_type of rotary_parameters must be {', '.join(SUPPORTED_ROPE_TYPES[:-1])}, or "
+            f"{SUPPORTED_ROPE_TYPES[-1]}, not {rope_type!r}."
+        )
+    for key in parameters:
+        if key not in ROTARY_KEYS:
+            raise ValueError(
+                f"{key!r} has no effect in rotary_parameters. Use only {', '.join(ROTARY_KEYS)}."
+            )
+    if "factor" in parameters and rope_type == "default":
+        raise ValueError(
+            "'factor' has no effect in rotary_parameters of the default rope_type. Add "
+            '"rope_type": "linear".'
+        )
 
 
 def turn(x, angles, scale):

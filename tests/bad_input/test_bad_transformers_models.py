@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from huggingface.folders import TEXT, make_folder
+from huggingface.folders import TEXT, make_folder, make_own_format
 from huggingface.imported import save_random_model
 from results_documents import document, evaluation_record
 from transformers import (
@@ -38,6 +38,7 @@ def change_config(folder: Path, **changes) -> None:
 
 
 SLIDING = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
+LINEAR = {"rope_type": "linear", "factor": 4.0}
 BY_LAYER_TYPE = {
     "sliding_attention": {"rope_theta": 10.0},
     "full_attention": {"rope_theta": 9.0},
@@ -59,6 +60,20 @@ BY_LAYER_TYPE = {
 def test_model_overrides(refuse, text, tmp_path, name, overrides, named):
     changes = {"rope_parameters": BY_LAYER_TYPE} if name == "gemma3" else {}
     folder = make_folder(tmp_path / "model", name, **changes)
+    command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "out.json"]
+    assert named in refuse(*command, "--model-overrides", json.dumps(overrides))
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "overrides", "named"),
+    [
+        ("rotary", {"rotary_parameters": {**LINEAR, "rope_type": "yarn"}}, "not 'yarn'"),
+        ("xpos", {"rotary_parameters": {"factor": 4.0}}, "'factor' has no effect"),
+    ],
+)
+def test_overrides_of_positions_in_our_format(refuse, text, tmp_path, method, overrides, named):
+    folder = make_own_format(tmp_path / "model", position_method=method)
     command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "out.json"]
     assert named in refuse(*command, "--model-overrides", json.dumps(overrides))
     assert not (tmp_path / "out.json").exists()

@@ -25,6 +25,9 @@ from transformers import (
     Qwen3Config,
 )
 
+from alibi_fairseq.huggingface.configuration_alibi_lm import AlibiLmConfig
+from alibi_fairseq.huggingface.modeling_alibi_lm import AlibiLmForCausalLM
+
 #: Length that the configurations name.
 LENGTH = 32
 #: Text of three documents, with a letter of two bytes.
@@ -120,6 +123,15 @@ def make_folder(
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def make_own_format(path: Path, **options) -> Path:
+    """Write a random model of the format that ``export`` writes, with ALiBi by default."""
+    tokenizer = byte_level_tokenizer()
+    config = AlibiLmConfig(vocab_size=len(tokenizer), **_SIZE, **options)
+    AlibiLmForCausalLM(config).save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path
 

@@ -9,13 +9,11 @@ import sys
 
 import pytest
 from conftest import without_times
-from folders import TEXT, byte_level_tokenizer, make_folder, unigram_tokenizer
+from folders import TEXT, make_folder, make_own_format, unigram_tokenizer
 from transformers import AutoModelForCausalLM, Gemma3Config
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface import evaluation
-from alibi_fairseq.huggingface.configuration_alibi_lm import AlibiLmConfig
-from alibi_fairseq.huggingface.modeling_alibi_lm import AlibiLmForCausalLM
 from alibi_fairseq.huggingface.transformers_model import find_max_length, find_position_method
 from alibi_fairseq.results.file import load
 
@@ -138,16 +136,6 @@ def test_overrides_change_the_configuration(evaluate, tmp_path):
     overrides = '{"max_seq_len": 256}'
     (record,) = evaluate(folder, lengths="200", strides="full", model_overrides=overrides)
     assert record.series.train_length == 128
-
-
-def make_own_format(path):
-    """Write a random model of the format that ``export`` writes, with ALiBi."""
-    tokenizer = byte_level_tokenizer()
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = AlibiLmConfig(position_method="alibi", vocab_size=len(tokenizer), **sizes)
-    AlibiLmForCausalLM(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
 
 
 @pytest.mark.parametrize("overridden_first", [False, True])

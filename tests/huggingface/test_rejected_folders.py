@@ -8,6 +8,7 @@ from folders import add_own_code, make_folder
 from safetensors.torch import load_file, save_file
 
 from alibi_fairseq.huggingface.configuration_alibi_lm import AlibiLmConfig
+from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
 
 pytest_plugins = ["evaluate_text"]
 
@@ -67,3 +68,20 @@ def test_short_positions_are_accepted(evaluate, tmp_path):
 def test_invalid_alibi_scale_is_rejected(scale):
     with pytest.raises(ValueError, match="alibi_scale must be a positive number"):
         AlibiLmConfig(alibi_scale=scale)
+
+
+@pytest.mark.parametrize("method", ["rotary", "xpos"])
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0}, "not 'yarn'"),
+        ({"rope_type": "lin", "factor": 4.0}, "not 'lin'"),
+        ({"type": "dynamic", "factor": 4.0}, "'type' has no effect"),
+        ({"rope_type": "linear", "factor": 4.0, "beta_fast": 8.0}, "'beta_fast' has no effect"),
+        ({"factor": 4.0}, "'factor' has no effect"),
+    ],
+)
+def test_unknown_rotation_is_rejected(method, parameters, problem):
+    config = AlibiLmConfig(position_method=method, rotary_parameters=parameters)
+    with pytest.raises(ValueError, match=problem):
+        POSITIONS[method](config)
