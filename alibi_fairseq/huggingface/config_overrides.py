@@ -19,6 +19,16 @@ from ..errors import UserInputError
 from .configuration_alibi_lm import AlibiLmConfig
 from .positions_alibi_lm import check_rotary_parameters
 
+#: Position methods for which a value of AlibiLmConfig has an effect. The memory of Transformer-XL
+#: has none, because each window is computed separately.
+METHODS_OF_VALUES: dict[str, tuple[str, ...]] = {
+    "alibi_scale": ("alibi",),
+    "alibi_bias_max": ("alibi",),
+    "clamp_learned_positions": ("learned",),
+    "rotary_parameters": ("rotary", "xpos"),
+    "memory_length": (),
+}
+
 
 def override_config(
     config: PreTrainedConfig, content: dict, overrides: dict[str, Any], file: Path
@@ -46,7 +56,7 @@ def override_config(
                 f"the value for the other values of {file}. Override these, too, or remove it."
             )
     if isinstance(overridden, AlibiLmConfig):
-        _check_rotation(overridden)
+        _check_position_values(overridden, overrides)
     for key in sorted(content.keys() - set(keys.values())):
         _check_derived_value(type(config), content, changed, key, file)
     return overridden
@@ -89,13 +99,24 @@ def _replace_values(
     return changed
 
 
-def _check_rotation(config: AlibiLmConfig) -> None:
-    """Check that a model in our own format supports the rotation of a configuration.
+def _check_position_values(config: AlibiLmConfig, overrides: dict[str, Any]) -> None:
+    """Check that overrides have an effect on the positions of a model in our own format.
+
+    Args:
+        config: configuration with overrides.
+        overrides: values by name.
 
     Raises:
-        UserInputError: it would compute another rotation.
+        UserInputError: an override would have no effect.
     """
-    if config.position_method in ("rotary", "xpos"):
+    method = config.position_method
+    for name in overrides:
+        if name in METHODS_OF_VALUES and method not in METHODS_OF_VALUES[name]:
+            raise UserInputError(
+                f"--model-overrides: '{name}' would have no effect on the evaluation of a model "
+                f"with '{method}' positions. Remove it."
+            )
+    if method in METHODS_OF_VALUES["rotary_parameters"]:
         try:
             check_rotary_parameters(config.rotary_parameters or {})
         except ValueError as error:

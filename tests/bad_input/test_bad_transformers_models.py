@@ -68,6 +68,11 @@ def test_model_overrides(refuse, text, tmp_path, name, overrides, named):
 @pytest.mark.parametrize(
     ("method", "overrides", "named"),
     [
+        ("rotary", {"alibi_scale": 3.0}, "'alibi_scale' would have no effect"),
+        ("rotary", {"alibi_bias_max": 4.0}, "'alibi_bias_max' would have no effect"),
+        ("alibi", {"rotary_parameters": LINEAR}, "'rotary_parameters' would have no effect"),
+        ("alibi", {"clamp_learned_positions": True}, "'clamp_learned_positions' would have no"),
+        ("transformer_xl", {"memory_length": 8}, "'memory_length' would have no effect"),
         ("rotary", {"rotary_parameters": {**LINEAR, "rope_type": "yarn"}}, "not 'yarn'"),
         ("xpos", {"rotary_parameters": {"factor": 4.0}}, "'factor' has no effect"),
     ],
