@@ -8,11 +8,14 @@ rejected.
 from __future__ import annotations
 
 import copy
+import inspect
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.utils import logging as transformers_logging
 
 from ..errors import UserInputError
@@ -57,6 +60,8 @@ def override_config(
             )
     if isinstance(overridden, AlibiLmConfig):
         _check_position_values(overridden, overrides)
+    if isinstance(overrides.get("rope_parameters"), dict):
+        _check_rope_parameters(overridden, overrides["rope_parameters"], values["rope_parameters"])
     for key in sorted(content.keys() - set(keys.values())):
         _check_derived_value(type(config), content, changed, key, file)
     return overridden
@@ -121,6 +126,41 @@ def _check_position_values(config: AlibiLmConfig, overrides: dict[str, Any]) -> 
             check_rotary_parameters(config.rotary_parameters or {})
         except ValueError as error:
             raise UserInputError(f"--model-overrides: {error}") from error
+
+
+def _check_rope_parameters(
+    config: PreTrainedConfig, overrides: dict[str, Any], parameters: dict[str, Any]
+) -> None:
+    """Check that a model of transformers uses the overridden parameters of its rotation.
+
+    transformers' own validation only warns of other keys. It also knows no ``factor`` of the type
+    ``proportional``, which has an effect, and accepts ``partial_rotary_factor`` in any model.
+
+    Args:
+        config: configuration with overrides.
+        overrides: values by key, or an object of them for each type of layer.
+        parameters: the complete object with overrides.
+
+    Raises:
+        UserInputError: an override would have no effect.
+    """
+    has_own_code = bool(getattr(config, "auto_map", None))
+    if has_own_code or type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return
+    rope_type = parameters.get("rope_type", "default")
+    classes = (type(config), MODEL_FOR_CAUSAL_LM_MAPPING[type(config)])
+    sources = [inspect.getsource(sys.modules[part.__module__]) for part in classes]
+    if rope_type in ROPE_INIT_FUNCTIONS:
+        sources.append(inspect.getsource(ROPE_INIT_FUNCTIONS[rope_type]))
+    for key, value in overrides.items():
+        if isinstance(value, dict):
+            _check_rope_parameters(config, value, parameters[key])
+        elif value is not None and not any(f'"{key}"' in source for source in sources):
+            raise UserInputError(
+                f"--model-overrides: '{key}' of rope_parameters would have no effect on a "
+                f"{config.model_type} model with rope_type '{rope_type}'. Correct the name, "
+                "override rope_type, too, or remove it."
+            )
 
 
 def _check_derived_value(

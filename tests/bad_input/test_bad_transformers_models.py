@@ -39,6 +39,8 @@ def change_config(folder: Path, **changes) -> None:
 
 SLIDING = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
 LINEAR = {"rope_type": "linear", "factor": 4.0}
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0, "partial_rotary_factor": 1}
+YARN = {**DYNAMIC, "rope_type": "yarn", "original_max_position_embeddings": 48}
 BY_LAYER_TYPE = {
     "sliding_attention": {"rope_theta": 10.0},
     "full_attention": {"rope_theta": 9.0},
@@ -51,6 +53,11 @@ BY_LAYER_TYPE = {
         ("llama", {"other": 1}, "has no 'other'"),
         ("llama", {"rope_parameters": {"type": "linear"}}, "'type' of 'rope_parameters'"),
         ("gemma3", {"rope_parameters": {"rope_theta": 5.0}}, "Override full_attention or sliding"),
+        ("llama", {"rope_parameters": {"factor": 4.0}}, "'factor' of rope_parameters would"),
+        ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "'partial_rotary_factor'"),
+        ("llama", {"rope_parameters": {**LINEAR, "beta_fast": 8.0}}, "'beta_fast'"),
+        ("llama", {"rope_parameters": {**YARN, "beta_fst": 8.0}}, "'beta_fst'"),
+        ("gemma3", {"rope_parameters": {"full_attention": {"factor": 2.0}}}, "'factor'"),
         ("llama", {"intermediate_size": 64}, "has another shape"),
         ("llama", {"hidden_size": 64}, "lists 'head_dim'"),
         ("qwen2", {"sliding_window": 4}, "'sliding_window' would have no effect"),
@@ -169,10 +176,6 @@ def test_documents_of_all_texts_are_checked_before_any_is_tokenized(
     monkeypatch.setattr(evaluation, "tokenize_documents", None)
     command = ["eval", titled, text, "--path", folder, "--lengths", "8", "--per-document", "titles"]
     assert f"only one document in '{text}'" in refuse(*command, "--out", tmp_path / "out.json")
-
-
-DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0, "partial_rotary_factor": 1}
-YARN = {**DYNAMIC, "rope_type": "yarn", "original_max_position_embeddings": 48}
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,10 @@ ROTATIONS = {
         {"rope_type": "yarn", "factor": 4.0},
         {"rope_theta": 500.0, "original_max_position_embeddings": LENGTH},
     ),
+    "proportional": (
+        {"rope_type": "proportional", "factor": 4.0, "partial_rotary_factor": 0.5},
+        {"rope_theta": 500.0},
+    ),
     "base": ({"rope_theta": 20.0}, {"rope_type": "default"}),
 }
 

@@ -138,6 +138,15 @@ def test_overrides_change_the_configuration(evaluate, tmp_path):
     assert record.series.train_length == 128
 
 
+def test_overrides_change_the_rotated_part(evaluate, tmp_path):
+    folder = make_folder(tmp_path / "model", "gpt-neox")
+    options = {"lengths": "32", "strides": "full"}
+    (quarter,) = evaluate(folder, out="quarter", **options)
+    overrides = '{"rope_parameters": {"partial_rotary_factor": 0.5}}'
+    (half,) = evaluate(folder, model_overrides=overrides, **options)
+    assert half.values.loss_bits != quarter.values.loss_bits
+
+
 @pytest.mark.parametrize("overridden_first", [False, True])
 @pytest.mark.parametrize("kind", ["falcon", "own"])
 def test_overrides_do_not_change_recorded_method(evaluate, tmp_path, kind, overridden_first):
