@@ -311,11 +311,12 @@ def test_readme_states_what_was_found(tmp_path):
     assert "is 7.4% lower than that of sinusoidal models trained on 128-token sequences;" in found
     assert "after 49.1M, it is only 1.9% lower (95% interval: 0.68% to 3.1%)." in found
     assert "With sliding windows, the 95% interval of the final difference includes zero." in found
-    assert "raises perplexity by 2.6% in our 0.85M-parameter models, and not" in found
-    assert "32-token with 128-token sequences (5.1% with sliding windows)" in found
-    assert "sequences (0.10% lower; 95% interval: 1.4% lower to 1.2% higher)" in found
-    assert "for which the paper has a rise of 3.2%." in found
-    assert "such a lead in [19 of the 41 comparisons]" in found
+    assert "raises perplexity by 2.6% in our 0.85M-parameter models, but not" in found
+    assert "32-token instead of 128-token sequences (5.1% with sliding windows)" in found
+    assert "perplexity is 0.10% lower after training on 512-token instead of 2,048-token" in found
+    assert "sequences (95% interval: 1.4% lower to 1.2% higher)" in found
+    assert "the paper reports a 3.2% increase for the same lengths." in found
+    assert "Of the 41 such comparisons possible from the paper's tables, [19]" in found
     assert "is 2.1% lower than at the training length, instead of 6.9%" in found
 
 
