@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 
 from . import patch_method
@@ -16,4 +17,5 @@ def log_adaptive_loss_in_fp32(forward, criterion, *arguments, **keywords):
     are infinite (facebookresearch/fairseq#4293 reports them, without the cause).
     """
     loss, sample_size, logged = forward(criterion, *arguments, **keywords)
-    return loss, sample_size, {**logged, "loss": logged["loss"].float()}
+    precision = torch.promote_types(logged["loss"].dtype, torch.float32)  # fp64 stays
+    return loss, sample_size, {**logged, "loss": logged["loss"].to(precision)}
