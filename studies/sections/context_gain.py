@@ -1,6 +1,6 @@
 """How much of ALiBi's decrease in longer windows comes from longer context.
 
-In longer windows without overlap, fewer tokens have little context (the early-token curse). A small
+In longer windows without overlap, fewer tokens have little context (the early token curse). A small
 stride removes this effect, and limited attention removes most of the longer context instead.
 """
 
