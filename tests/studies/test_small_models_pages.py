@@ -310,7 +310,7 @@ def test_readme_states_what_was_found(tmp_path):
     assert "ALiBi's perplexity is 7.4% lower after 12.3M training tokens, but only 1.9%" in found
     assert "lower (95% interval: 0.68% to 3.1%) after 49.1M." in found
     assert "With sliding windows, the 95% interval of the final difference includes zero." in found
-    assert "raises perplexity at the longer length by 2.6% in our 0.85M-parameter" in found
+    assert "at the longer of the two lengths by 2.6% in our 0.85M-parameter models" in found
     assert "32-token instead of 128-token sequences; with sliding windows, the increase is" in found
     assert "perplexity is 0.10% lower after training on 512-token instead of 2,048-token" in found
     assert "sequences (95% interval: 1.4% lower to 1.2% higher)" in found
