@@ -12,7 +12,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -33,11 +33,18 @@ ERROR = ": error: "
 
 
 class CommandFailedError(Exception):
-    """Failure of a command, with its exit code."""
+    """Failure of a command.
 
-    def __init__(self, message: str, code: int):
+    Attributes:
+        code: exit code of the command.
+        was_stopping: True if it failed after a request to stop, for example because it could not
+            save.
+    """
+
+    def __init__(self, message: str, code: int, was_stopping: bool = False):
         super().__init__(message)
         self.code = code
+        self.was_stopping = was_stopping
 
 
 @dataclass(frozen=True)
@@ -81,16 +88,19 @@ class ChildProcess:
         sys.stdout.flush()
         stop_signal = signal.SIGUSR1 if self.is_training else signal.SIGINT
         is_concurrent = slot.stop is not None  # the scheduler's request
-        if is_concurrent or self.is_training:
-            code, advice = self._run_with_log(stop_signal, slot)
-        else:
-            with self._open_log() as log:
-                code = execute_command(self.argv, stop_signal, log, slot=slot, show_errors=True)
-            advice = "See the output above."
+        with slot.stop_requests() as stop:
+            slot = replace(slot, stop=stop)
+            if is_concurrent or self.is_training:
+                code, advice = self._run_with_log(stop_signal, slot)
+            else:
+                with self._open_log() as log:
+                    code = execute_command(self.argv, stop_signal, log, slot=slot, show_errors=True)
+                advice = "See the output above."
         if code in (STOPPED_EARLY, INTERRUPTED):
             raise Stopped
         if code:
-            raise CommandFailedError(f"{self.title} failed with exit code {code}. {advice}", code)
+            message = f"{self.title} failed with exit code {code}. {advice}"
+            raise CommandFailedError(message, code, was_stopping=stop.count > 0)
 
     def _run_with_log(self, stop_signal: signal.Signals, slot: Slot) -> tuple[int, str]:
         """Run the command with its output in the log.

@@ -144,15 +144,19 @@ def run_all(items: Sequence[WorkItem], slots: Sequence[Slot], completed: int = 0
     if len(slots) > 1 or any(item.one_gpu for item in items):
         _run_concurrently(items, slots, log, failures)
     else:
+        was_stopping = False
         for item in items:
             if failures.skip(item):
                 continue
+            if was_stopping:
+                raise Stopped
             log.start(item)
             try:
                 item.execute(slots[0])
             except (CommandFailedError, UserInputError) as error:
                 failures.add(item, error)
                 log.fail(item)
+                was_stopping = isinstance(error, CommandFailedError) and error.was_stopping
             else:
                 log.finish(item)
     failures.raise_any()

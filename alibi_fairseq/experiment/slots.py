@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 from ..machine import cores
-from .stopping import StopRequest
+from .stopping import StopRequest, stop_requests
 
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -26,6 +27,10 @@ class Slot:
 
     environment: Mapping[str, str] = field(default_factory=dict)
     stop: StopRequest | None = None
+
+    def stop_requests(self) -> AbstractContextManager[StopRequest]:
+        """Return a context with the stop request, which records signals if ``stop`` is None."""
+        return stop_requests() if self.stop is None else nullcontext(self.stop)
 
 
 DEFAULT_SLOT = Slot()

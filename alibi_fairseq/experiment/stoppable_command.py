@@ -16,14 +16,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import IO
 
 import psutil
 
-from ..errors import STOPPED_EARLY
+from ..errors import INTERRUPTED, STOPPED_EARLY
 from .slots import DEFAULT_SLOT, Slot
-from .stopping import stop_requests
 from .torchrun import MODULE as TORCHRUN
 
 #: Variables of every child process. After a restart, torchrun gives the workers the store of the
@@ -68,14 +67,13 @@ def execute_command(
 
     Returns:
         The exit code of the command, as in a shell; ``STOPPED_EARLY`` if it saved and stopped on
-        request.
+        request, and ``INTERRUPTED`` if it was killed at the second one.
     """
     environment = {**os.environ, **ENVIRONMENT, **slot.environment}
     # SIGUSR1 is sent repeatedly, because a worker that is still starting does not handle it yet.
     repeats_signal = stop_signal != signal.SIGINT
     signaled = False
-    recorded_requests = stop_requests() if slot.stop is None else nullcontext(slot.stop)
-    with recorded_requests as stop:
+    with slot.stop_requests() as stop:
         process = _start(command, log, environment, show_errors)
         try:
             while process.poll() is None:
@@ -91,6 +89,8 @@ def execute_command(
             if process.poll() is None:
                 kill_all(process.pid)
     code = process.returncode
+    if stop.count > 1:
+        return INTERRUPTED
     if stop.count and code == 0:
         return STOPPED_EARLY
     if code < 0:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from commands import ROOT
 
-from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
+from alibi_fairseq.errors import INTERRUPTED, STOPPED_EARLY, UserInputError
 from alibi_fairseq.experiment import stoppable_command
 from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedError
 from alibi_fairseq.experiment.runner import run_with_exit_code
@@ -133,7 +133,7 @@ time.sleep(60)
 def test_second_interrupt_kills_all_processes(tmp_path):
     send(signal.SIGINT, signal.SIGINT, when=tmp_path / "mark")
     command = [sys.executable, "-c", IGNORES_SIGUSR1.format(mark=str(tmp_path / "mark"))]
-    assert execute_command(command) == 128 + signal.SIGKILL
+    assert execute_command(command) == INTERRUPTED
     child = int((tmp_path / "mark").read_text())
     # It was killed together with its parent, but may end a moment later.
     deadline = time.monotonic() + 10
@@ -320,6 +320,26 @@ def test_stop_request_lets_all_trainings_save(tmp_path, parallel, capsys):
     saved = [path.with_suffix(".saved").exists() for path in paths]
     assert saved == [True, parallel == 2, False]
     assert not (tmp_path / "never").exists()
+
+
+def test_second_interrupt_starts_no_other_run(tmp_path, capsys):
+    command = [sys.executable, "-c", IGNORES_SIGUSR1.format(mark=str(tmp_path / "mark"))]
+    runs = [work_item("a", ChildProcess("copying", command, tmp_path / "a.log", updates=10))]
+    runs.append(work_item("b", touch(tmp_path / "b")))
+    send(signal.SIGINT, signal.SIGINT, when=tmp_path / "mark")
+    assert run_with_exit_code(lambda: run_all(runs, [Slot()])) == STOPPED_EARLY
+    assert "a failed" not in capsys.readouterr().out
+    assert not (tmp_path / "b").exists()
+
+
+def test_failure_to_save_starts_no_other_run(tmp_path, capsys):
+    path = tmp_path / "a"
+    command = ChildProcess("copying", saving(path, code=3), tmp_path / "a.log", updates=10)
+    runs = [work_item("a", command), work_item("b", touch(tmp_path / "b"))]
+    send(signal.SIGTERM, when=path.with_suffix(".began"))
+    assert run_with_exit_code(lambda: run_all(runs, [Slot()])) == STOPPED_EARLY
+    assert "a failed. copying failed with exit code 3" in capsys.readouterr().out
+    assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize("parallel", [1, 2])

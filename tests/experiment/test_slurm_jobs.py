@@ -290,10 +290,11 @@ def test_job_on_whole_node_uses_one_gpu(data_bin, tmp_path, monkeypatch, visible
     """fairseq would train on all visible GPUs, and read four times the tokens of an update."""
     commands = Commands()
     devices = []
+    shown = []
 
-    def execute(words, stop_signal=None, log=None, watch=None, slot=None, **_):
+    def execute(words, stop_signal=None, log=None, watch=None, slot=None, show_errors=False):
         devices.append(slot.environment.get("CUDA_VISIBLE_DEVICES"))
-        assert slot.stop is None  # the command handles stop signals itself
+        shown.append(show_errors)
         return commands(words, stop_signal, log, watch, slot)
 
     monkeypatch.setattr(child_process, "execute_command", execute)
@@ -305,6 +306,7 @@ def test_job_on_whole_node_uses_one_gpu(data_bin, tmp_path, monkeypatch, visible
     assert main(compare(data_bin, tmp_path / "out", "--job", job)) == 0
     assert commands.ran == ["train", "eval"]
     assert devices == [expected, expected]
+    assert shown == [False, True]  # an evaluation shows its progress, since nothing is concurrent
 
 
 @pytest.mark.parametrize(("device_count", "gpus"), [(0, 1), (1, 1), (2, 4), (4, 0)])
