@@ -64,7 +64,7 @@ class Commands:
         validation: perplexity by method and learning rate; None: the training diverges;
             infinity: it diverges in its last update.
         failing: ``train`` or ``eval``, and the checkpoint folder's name, of commands that fail.
-        stop_early: number of the last updates that trainings omit, as with ``--patience``.
+        stop_early: number of the last updates that trainings omit.
     """
 
     def __init__(self):

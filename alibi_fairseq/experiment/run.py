@@ -195,8 +195,8 @@ class Run:
         After its trials, a run is planned again, and then has nothing in ``after``.
 
         Raises:
-            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or an option of
-                ``fairseq-train`` ended the training early.
+            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or fairseq
+                ended the training early.
             UserInputError: the folder has another training, a plugin was edited, a learning-rate
                 trial is unfinished, or the trials cannot choose a rate.
         """
@@ -340,14 +340,13 @@ class Run:
         """Check that a training command that exited with 0 has made all updates.
 
         Raises:
-            CommandFailedError: it has not, for example because of ``--patience`` or
-                ``--max-epoch``.
+            CommandFailedError: it has not.
         """
         reached = self.saved_updates()
         if reached < self.updates:
             raise CommandFailedError(
-                f"training {self.name} ended after {reached:,} of {self.updates:,} updates. "
-                "Remove the option that stops a training early, such as --patience.",
+                f"training {self.name}: fairseq ended after {reached:,} of {self.updates:,} "
+                f"updates. See {self.folder / TRAINING_LOG} for the reason.",
                 BAD_INPUT,
             )
 

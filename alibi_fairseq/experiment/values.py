@@ -43,6 +43,8 @@ RESERVED = (
 )
 #: Options of ``fairseq-train`` that end some trainings earlier than others.
 EARLY_STOPS = ("--patience", "--max-epoch", "--stop-time-hours", "--stop-min-lr")
+#: Options of ``fairseq-train`` with which a training has no last checkpoint.
+NO_CHECKPOINT = ("--no-save", "--no-last-checkpoints")
 
 
 def as_methods(value: object) -> list:
@@ -73,8 +75,8 @@ def as_flags(value: Any) -> list[str]:
 
     Raises:
         ValueError: the value is neither text nor a list, the configuration determines one of the
-            options, or one stops some models earlier than others, disables the validation, or
-            would apply again to a resumed training.
+            options, or one stops some models earlier than others, saves no last checkpoint,
+            disables the validation, or would apply again to a resumed training.
     """
     if not isinstance(value, str | list | tuple):
         raise ValueError("must be one text or a list of texts; remove the key if it is empty")
@@ -86,6 +88,9 @@ def as_flags(value: Any) -> list[str]:
     for name in EARLY_STOPS:
         if name in option_names:
             raise ValueError(f"{name} may stop models after different numbers of tokens; remove it")
+    for name in NO_CHECKPOINT:
+        if name in option_names:
+            raise ValueError(f"{name} leaves no checkpoint to evaluate; remove it")
     if "--disable-validation" in option_names:
         raise ValueError(
             "--disable-validation prevents training.json, which the comparison reads; remove it"

@@ -92,6 +92,8 @@ def test_models_of_the_first_seed_come_first():
         ({"train_flags": "--max-epoch 1"}, "--max-epoch may stop models .*; remove it"),
         ({"train_flags": "--stop-time-hours 1"}, "--stop-time-hours may stop models"),
         ({"train_flags": "--stop-min-lr=1e-9"}, "--stop-min-lr may stop models"),
+        ({"train_flags": "--no-save"}, "--no-save leaves no checkpoint to evaluate; remove it"),
+        ({"train_flags": "--no-last-checkpoints"}, "--no-last-checkpoints leaves no checkpoint"),
         ({"train_flags": "--max-sentences=2"}, "sets --max-sentences"),
         ({"train_flags": "--distributed-world-size 2"}, "sets --distributed-world-size"),
         ({"train_flags": "--lr-scheduler fixed"}, "--lr-scheduler"),
