@@ -16,10 +16,12 @@ kind of device. The trainer records it (:class:`..results.series.Series`).
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 
 from ..completion_marker import (
@@ -288,21 +290,33 @@ class Run:
         """Rename the folder if it has a training at a rate that trials no longer choose.
 
         A rate that was added to ``--lr`` may be better. If the training at the new rate was set
-        aside earlier, its folder gets its name again.
+        aside earlier, its folder gets its name again, unless the experiment has changed since.
         """
         replaced_rate = self._replaced_rate()
         if replaced_rate is None:
             return
         _, rate = _without_rate(self.request)
-        aside = self._folder_aside(replaced_rate)
+        aside = self._unused_folder_aside(replaced_rate)
         os.replace(self.folder, aside)
         print(f"{self.folder.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
-        if self._folder_aside(rate).is_dir():
-            os.replace(self._folder_aside(rate), self.folder)
+        pattern = glob.escape(self._name_aside(rate)) + "*"
+        for earlier in sorted(self.folder.parent.glob(pattern)):
+            if read_json_if_present(earlier / self.request_file.name) == self.request:
+                os.replace(earlier, self.folder)
+                return
 
-    def _folder_aside(self, rate: str) -> Path:
-        """Return the folder of the training at a rate that is not the best one."""
-        return self.folder.with_name(f"{self.folder.name}-replaced-lr{rate}")
+    def _unused_folder_aside(self, rate: str) -> Path:
+        """Return a new name for the folder of a training at a rate that is not the best one."""
+        name = self._name_aside(rate)
+        folder = self.folder.with_name(name)
+        numbers = count(2)
+        while folder.exists():
+            folder = self.folder.with_name(f"{name}-{next(numbers)}")
+        return folder
+
+    def _name_aside(self, rate: str) -> str:
+        """Return the name of the first folder that is set aside at a rate."""
+        return f"{self.folder.name}-replaced-lr{rate}"
 
     def check_request(self) -> None:
         """Raise UserInputError if the folder has a training with different settings.

@@ -176,6 +176,29 @@ def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, caps
 
 
 @pytest.mark.ci
+def test_training_of_an_earlier_comparison_stays_aside(data_bin, tmp_path, commands):
+    """Its folder neither becomes the run, which would be refused, nor blocks its name."""
+    few = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002")
+    assert main(few) == 0
+    commands.validation["alibi"]["0.008"] = 10.0
+    more = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002,0.008")
+    assert main(more) == 0
+    (aside,) = tmp_path.rglob("alibi-16-seed1-replaced-lr0.004")
+    request = json.loads((aside / "request.json").read_text())
+    (aside / "request.json").write_text(json.dumps({**request, "train": "an earlier text"}))
+    commands.trained.clear()
+    assert main(few) == 0
+    assert commands.trained == [("alibi-16-seed1", "0.004", 40)]
+    assert main(more) == 0
+    again = aside.with_name("alibi-16-seed1-replaced-lr0.004-2")
+    assert json.loads((again / "request.json").read_text()) == request
+    assert main(few) == 0
+    assert not again.exists()
+    assert aside.is_dir()
+    assert len(commands.trained) == 1
+
+
+@pytest.mark.ci
 def test_trials_keep_their_last_checkpoint_only(data_bin, tmp_path, commands):
     command = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002")
     assert main(command) == 0
