@@ -43,9 +43,11 @@ class Reproduce(ExperimentOptions):
         choices=list(SCALES),
     )
     gpus: int | None = option(
-        "GPUs per run, on all nodes together (default: all; small scales: one)", None, metavar="N"
+        "GPUs per run, on all nodes together (default: all; small scales: one)",
+        None,
+        type=positive_integer,
     )
-    cpu: int | None = option("CPU processes per run, instead of GPUs", None, metavar="N")
+    cpu: int | None = option("CPU processes per run, instead of GPUs", None, type=positive_integer)
     nodes: int = option(
         "nodes per run, among which its GPUs are divided (docs/slurm.md)",
         1,

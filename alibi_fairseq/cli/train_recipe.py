@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..errors import FOLDER, PROGRAM, UserInputError
 from ..experiment import nodes, torchrun
 from ..experiment.stoppable_command import execute_command
-from ..options import option
+from ..options import option, positive_integer
 from ..paper.recipe import Recipe, find_recipe, flags, for_80gb
 from ..paper.reproduction import DeviceConfig, require_gpus
 from ..paper.scale import SCALES
@@ -35,16 +35,20 @@ class TrainRecipe:
     recipe: str = option(
         "recipe of configs/, such as wikitext-103/alibi-512", metavar="NAME", required=True
     )
-    gpus: int | None = option("number of GPUs across all nodes (default: all)", None)
-    cpu: int | None = option("number of CPU processes across all nodes, instead of GPUs", None)
-    nodes: int = option("number of nodes; run this command once on each", 1)
+    gpus: int | None = option(
+        "number of GPUs across all nodes (default: all)", None, type=positive_integer
+    )
+    cpu: int | None = option(
+        "number of CPU processes across all nodes, instead of GPUs", None, type=positive_integer
+    )
+    nodes: int = option("number of nodes; run this command once on each", 1, type=positive_integer)
     rdzv_endpoint: str | None = option(
         "name of the first node and a free port on it, the same on all nodes",
         None,
         metavar="HOST:PORT",
     )
     rdzv_id: str = option("job name, the same on all nodes", "alibi", metavar="NAME")
-    max_restarts: int = option("number of restarts after a failure", 0)
+    max_restarts: int = option("number of restarts after a failure", 0, type=positive_integer)
     on_80gb: bool = option(ON_80GB_HELP, False, flag="--80gb")
     scale: str = option("size of the run (docs/reproduce.md)", "paper", choices=list(SCALES))
     dry_run: bool = option("print the fairseq command, and execute nothing", False)

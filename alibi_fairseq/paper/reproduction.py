@@ -46,7 +46,13 @@ class DeviceConfig:
 
     @classmethod
     def from_options(cls, gpus: int | None, cpu: int | None, nodes: int = 1) -> DeviceConfig | None:
-        """Return the devices that ``--gpus`` or ``--cpu`` selects; None without either."""
+        """Return the devices that ``--gpus`` or ``--cpu`` selects; None without either.
+
+        Raises:
+            UserInputError: both are given.
+        """
+        if gpus is not None and cpu is not None:
+            raise UserInputError("--gpus and --cpu exclude each other. Pass one of them.")
         if gpus is not None:
             return cls(gpus, nodes=nodes)
         if cpu is not None:

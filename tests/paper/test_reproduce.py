@@ -65,7 +65,7 @@ def reproduce(commands, texts, tmp_path):
         commands.ran = []
         words = [item, "--scale", scale, "--allow-other-text"]
         words += [f"--corpus={name}={path}" for name, path in texts.items()]
-        if scale != "smoke":
+        if scale != "smoke" and "--gpus" not in options:
             words += ["--cpu", "1"]
         words += ["--parallel", "1", "--out", str(tmp_path / work)]
         code = main(["reproduce", *words, *options])
