@@ -106,8 +106,9 @@ class CompareCommand(ExperimentOptions):
 
     def config(self) -> ExperimentConfig:
         """Return the comparison that the YAML file or the options describe."""
-        if any(source.endswith((".yaml", ".yml")) for source in self.sources):
-            return self._load_config(self.sources[0])
+        yaml_files = [source for source in self.sources if source.endswith((".yaml", ".yml"))]
+        if yaml_files:
+            return self._load_config(yaml_files[0])
         values: dict = {}
         if self.probes and not self.sources:
             values["title"] = "Accuracy of probes"

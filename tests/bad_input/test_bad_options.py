@@ -153,6 +153,7 @@ COMMANDS = {
         ("DATA PROMPT --out x", "is already binary data"),
         ("DATA --out x --vocab-size 9", "is already binary data"),
         ("YAML --out x --seeds 2", "cannot be combined with other options"),
+        ("PROMPT YAML --out x", "a.yaml cannot be combined with other options"),
         ("PLUGIN --out x", "Pass --user-dir plugin as well"),
         ("--probes copy --out x --lengths 96", "--lengths has no effect here"),
         ("--probes copy --out x --per-document", "--per-document has no effect here"),
