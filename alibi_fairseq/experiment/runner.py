@@ -99,7 +99,9 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         run_count = len(runs) + len(plan.trial_runs)
         slots = make_slots(run_count, experiment.resources.gpus, experiment.threads, parallel)
         print(describe_slots(slots))
-        completed = run_count - len(plan.with_unfinished_trials(plan.unfinished))
+        # With several GPUs, its training and its evaluation are separate.
+        items_per_run = 2 if experiment.resources.several_gpus else 1
+        completed = items_per_run * run_count - len(items)
         try:
             run_all(items, slots, completed)
         except Stopped:

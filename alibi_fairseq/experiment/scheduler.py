@@ -43,15 +43,16 @@ class _ProgressLog:
 
     Attributes:
         items: work items to run.
+        failures: those of them that failed or will not start.
         completed: number of work items that were complete before, which count for the numbering.
     """
 
     items: Sequence[WorkItem]
+    failures: _Failures
     completed: int = 0
     start_time: float = field(default_factory=time.monotonic)
     started: int = 0
     finished_updates: int = 0
-    failed_updates: int = 0
 
     def start(self, item: WorkItem) -> None:
         """Log the start of a work item."""
@@ -67,30 +68,28 @@ class _ProgressLog:
     def _remaining_seconds(self) -> float:
         """Estimate the remaining time: an update takes as long as those that have finished."""
         seconds = time.monotonic() - self.start_time
-        remaining_updates = sum(item.updates for item in self.items)
-        remaining_updates -= self.finished_updates
-        remaining_updates -= self.failed_updates
+        remaining_updates = -self.finished_updates
+        for item in self.items:
+            if item.name not in self.failures.reasons:
+                remaining_updates += item.updates
         return seconds / self.finished_updates * remaining_updates
 
     def finish(self, item: WorkItem) -> None:
         """Count the updates of a work item that has finished."""
         self.finished_updates += item.updates
 
-    def fail(self, item: WorkItem) -> None:
-        """Count the updates of a work item that has failed, which say nothing about the speed."""
-        self.failed_updates += item.updates
-
 
 @dataclass
 class _Failures:
-    """Work items that failed, or did not start because another one failed.
+    """Work items that failed, or will not start because another one failed.
 
     Attributes:
+        items: all work items.
         reasons: reason of each work item, by name.
         code: exit code of the first one that failed.
     """
 
-    item_count: int
+    items: Sequence[WorkItem]
     reasons: dict[str, str] = field(default_factory=dict)
     code: int = 0
 
@@ -101,16 +100,13 @@ class _Failures:
             self.code = BAD_INPUT
             if isinstance(error, CommandFailedError):
                 self.code = error.code
-        if self.item_count > 1:
+        if len(self.items) > 1:
             tqdm.write(f"\n{item.name} failed. {error}", file=sys.stdout)
-
-    def skip(self, item: WorkItem) -> bool:
-        """Record a work item that cannot start, and return True, if an earlier one failed."""
-        for name in item.after:
-            if name in self.reasons:
-                self.reasons[item.name] = f"not started, because {name} failed."
-                return True
-        return False
+        for later in self.items:
+            for name in later.after:
+                if name in self.reasons:
+                    reason = f"not started, because {name} failed."
+                    self.reasons.setdefault(later.name, reason)
 
     def raise_any(self) -> None:
         """Raise CommandFailedError if a work item failed."""
@@ -119,7 +115,10 @@ class _Failures:
         if len(self.reasons) == 1:
             (reason,) = self.reasons.values()
             raise CommandFailedError(reason, self.code)
-        lines = [f"{len(self.reasons)} of {self.item_count} runs and trials failed:"]
+        kinds = "runs and trials"
+        if any(item.one_gpu for item in self.items):
+            kinds = "trainings and evaluations"
+        lines = [f"{len(self.reasons)} of {len(self.items)} {kinds} did not complete:"]
         for name, reason in self.reasons.items():
             lines.append(f"  {name}: {reason}")
         lines.append("Rerun the same command to repeat only these.")
@@ -139,14 +138,14 @@ def run_all(items: Sequence[WorkItem], slots: Sequence[Slot], completed: int = 0
         CommandFailedError: a work item failed. The message has the reason of each.
         Stopped: the process was asked to stop, and everything in progress has saved.
     """
-    log = _ProgressLog(items, completed)
-    failures = _Failures(len(items))
+    failures = _Failures(items)
+    log = _ProgressLog(items, failures, completed)
     if len(slots) > 1 or any(item.one_gpu for item in items):
         _run_concurrently(items, slots, log, failures)
     else:
         was_stopping = False
         for item in items:
-            if failures.skip(item):
+            if item.name in failures.reasons:
                 continue
             if was_stopping:
                 raise Stopped
@@ -155,7 +154,6 @@ def run_all(items: Sequence[WorkItem], slots: Sequence[Slot], completed: int = 0
                 item.execute(slots[0])
             except (CommandFailedError, UserInputError) as error:
                 failures.add(item, error)
-                log.fail(item)
                 was_stopping = isinstance(error, CommandFailedError) and error.was_stopping
             else:
                 log.finish(item)
@@ -177,7 +175,7 @@ def _run_concurrently(
     errors: list[BaseException] = []
     with stop_requests() as stop, ThreadPoolExecutor(len(items)) as pool:
         while running or (waiting and not stop.count):
-            waiting = [item for item in waiting if not failures.skip(item)]
+            waiting = [item for item in waiting if item.name not in failures.reasons]
             ready = [item for item in waiting if finished.issuperset(item.after)]
             for item in ready:
                 taken = None if stop.count else free_slots.take(item.one_gpu)
@@ -197,7 +195,6 @@ def _run_concurrently(
                     log.finish(item)
                 elif isinstance(error, CommandFailedError | UserInputError):
                     failures.add(item, error)
-                    log.fail(item)
                 else:
                     errors.append(error)
                     stop.request()

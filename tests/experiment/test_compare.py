@@ -235,7 +235,7 @@ def test_training_that_ends_early_is_rejected(data_bin, tmp_path, monkeypatch, c
     command = [*map(str, words), "--parallel", parallel]
     assert main(command) == 2
     lines = capsys.readouterr().err.splitlines()
-    assert "alibi-fairseq: error: 2 of 2 runs and trials failed:" in lines
+    assert "alibi-fairseq: error: 2 of 2 runs and trials did not complete:" in lines
     for seed in (1, 2):
         name = f"{data_bin.parent.name}/alibi-16-seed{seed}"
         assert (

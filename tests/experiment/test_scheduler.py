@@ -13,18 +13,25 @@ from alibi_fairseq.experiment.child_process import CommandFailedError
 from alibi_fairseq.experiment.slots import Slot
 
 
-def test_a_failed_run_does_not_count_as_fast(capsys, monkeypatch):
+@pytest.fixture
+def take_a_minute(monkeypatch):
+    """Return the execution of a run that moves the clock by a minute."""
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     log = scheduler._ProgressLog
     monkeypatch.setattr(scheduler, "_ProgressLog", lambda *args: log(*args, start_time=clock[0]))
 
-    def fail_at_once(slot):
-        raise CommandFailedError("it failed.", 1)
-
-    def take_a_minute(slot):
+    def execute(slot):
         clock[0] += 60
 
+    return execute
+
+
+def fail_at_once(slot):
+    raise CommandFailedError("it failed.", 1)
+
+
+def test_a_failed_run_does_not_count_as_fast(capsys, take_a_minute):
     items = [
         scheduler.WorkItem("first", fail_at_once, updates=100),
         scheduler.WorkItem("second", take_a_minute, updates=100),
@@ -35,6 +42,18 @@ def test_a_failed_run_does_not_count_as_fast(capsys, monkeypatch):
     output = capsys.readouterr().out
     assert "[2/3] second\n" in output  # no estimate: no run has finished
     assert "[3/3] third (about 01:00 left)" in output
+
+
+def test_what_waits_for_a_failed_run_takes_no_time(capsys, take_a_minute):
+    items = [
+        scheduler.WorkItem("trial", fail_at_once, updates=100),
+        scheduler.WorkItem("first", take_a_minute, updates=100),
+        scheduler.WorkItem("second", take_a_minute, updates=100),
+        scheduler.WorkItem("tuned", take_a_minute, updates=1000, after=("trial",)),
+    ]
+    with pytest.raises(CommandFailedError, match="2 of 4 runs and trials did not complete"):
+        scheduler.run_all(items, [Slot()])
+    assert "[3/4] second (about 01:00 left)" in capsys.readouterr().out
 
 
 def test_evaluations_share_the_gpus_of_a_training():

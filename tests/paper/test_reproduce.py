@@ -265,6 +265,24 @@ def test_evaluations_use_one_of_several_gpus(reproduce, commands, monkeypatch):
 
 
 @pytest.mark.ci
+def test_trainings_and_evaluations_on_several_gpus_are_counted(
+    reproduce, commands, monkeypatch, capsys
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    commands.stop_at = 6  # the preparation, four items, and a training
+    assert reproduce("table8", "--gpus", "2", scale="paper")[0] == 75
+    commands.stop_at = None
+    commands.failing = {("train", "sinusoidal-3072")}
+    capsys.readouterr()
+    assert reproduce("table8", "--gpus", "2", scale="paper")[0] == 1
+    output = capsys.readouterr()
+    assert "[5/12] " in output.out
+    assert "[13/" not in output.out
+    assert "2 of 8 trainings and evaluations did not complete:" in output.err
+
+
+@pytest.mark.ci
 def test_second_table_adds_missing_runs_only(reproduce):
     assert reproduce("table12")[0] == 0
     assert reproduce("table11") == (0, ["eval"] * 2)  # ALiBi at twice its length is in both

@@ -426,7 +426,7 @@ def test_failed_models_do_not_end_the_study(data_bin, tmp_path, monkeypatch, cap
     (finished,) = pages[0]
     assert finished.model.method == "none"
     error = capsys.readouterr().err
-    assert "5 of 15 runs and trials failed:\n" in error
+    assert "5 of 15 runs and trials did not complete:\n" in error
     for log in ("demo/rotary-16-seed1/train.log", "demo/sinusoidal-16-seed1-lr0.004/train.log"):
         assert str(study.folder / log) in error
     assert "  demo-sinusoidal-16-seed1: not started, because demo/sinus" in error
