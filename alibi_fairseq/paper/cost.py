@@ -31,7 +31,7 @@ BASIS = (
     "Estimates. V100 hours: the paper's speeds, without validation (configs/README.md). Hours: "
     "V100 hours divided by the GPUs; in total, one run after another. H200 hours: one H200, from "
     "steps measured at 512 and 3,072 tokens. Evaluation: hours of one V100 at the speeds of Table "
-    "1; an evaluation uses one GPU. "
+    "1; an evaluation uses one GPU. A training that was stopped counts as a whole. "
     "Checkpoints: weights and state of the optimizer in fp32; data is not included. "
     f"{markdown.NOTHING}: unknown."
 )

@@ -196,7 +196,11 @@ class ReproductionExperiment(Experiment):
         return [run_cost_table(costs), ""]
 
     def _cost(self, training: PaperTraining, run: Run) -> RunCost:
-        """Estimate the cost of what is left of a run."""
+        """Estimate the cost of the steps of a run that are not complete.
+
+        A training that was stopped counts as a whole: its update count is in a checkpoint that can
+        have 16 GB.
+        """
         devices = self._choose_devices(self._adapt_recipe(training))
         # fairseq keeps the last checkpoint and the one with the best validation loss.
         checkpoints = 2 + len(run.keep_at)

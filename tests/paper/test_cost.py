@@ -116,5 +116,6 @@ def test_dry_run_estimates_costs(capsys, tmp_path, monkeypatch):
     one = run_cost(RECIPES["bookcorpus/alibi-512"], 1, gpus=4, checkpoints=1).checkpoint_gb
     assert rows["bookcorpus/alibi-512"][5] == f"{3 * one:,.0f}"
     assert "Estimates." in text
+    assert "A training that was stopped counts as a whole." in text
     assert main(["reproduce", "table8", "--dry-run", "--scale", "mini"]) == 0
     assert "The time at the scale 'mini' is unknown." in capsys.readouterr().out
