@@ -369,7 +369,7 @@ class Run:
 
         fairseq raises ``DIVERGENCE_ERROR`` only in the update after the one that diverged.
         """
-        if not (self.folder / TRAINING_FILE).is_file():  # --disable-validation
+        if not (self.folder / TRAINING_FILE).is_file():  # --validate-after-updates
             return False
         return load_training(self.folder).results[-1].values is None
 

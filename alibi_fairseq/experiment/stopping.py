@@ -40,7 +40,8 @@ class StopRequest:
         if repeated:
             return
         self.count += 1
-        print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
+        action = "stopping at once" if self.count > 1 else "stopping …"
+        print(f"launcher: {signal.Signals(number).name}: {action}", file=sys.stderr, flush=True)
 
     def request(self) -> None:
         """Request saving and stopping without a signal."""

@@ -328,7 +328,10 @@ def test_second_interrupt_starts_no_other_run(tmp_path, capsys):
     runs.append(work_item("b", touch(tmp_path / "b")))
     send(signal.SIGINT, signal.SIGINT, when=tmp_path / "mark")
     assert run_with_exit_code(lambda: run_all(runs, [Slot()])) == STOPPED_EARLY
-    assert "a failed" not in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "launcher: SIGINT: stopping …" in shown.err
+    assert "launcher: SIGINT: stopping at once" in shown.err
+    assert "a failed" not in shown.out
     assert not (tmp_path / "b").exists()
 
 
