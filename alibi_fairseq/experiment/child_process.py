@@ -88,26 +88,25 @@ class ChildProcess:
         sys.stdout.flush()
         stop_signal = signal.SIGUSR1 if self.is_training else signal.SIGINT
         is_concurrent = slot.stop is not None  # the scheduler's request
+        errors_in_log = is_concurrent or self.is_training
         with slot.stop_requests() as stop:
             slot = replace(slot, stop=stop)
-            if is_concurrent or self.is_training:
-                code, advice = self._run_with_log(stop_signal, slot)
+            if errors_in_log:
+                code = self._run_with_log(stop_signal, slot)
             else:
                 with self._open_log() as log:
                     code = execute_command(self.argv, stop_signal, log, slot=slot, show_errors=True)
-                advice = "See the output above."
         if code in (STOPPED_EARLY, INTERRUPTED):
             raise Stopped
         if code:
+            advice = "See the output above."
+            if errors_in_log:
+                advice = f"See {self.log}. Its last line is: {read_reason(self.log)}"
             message = f"{self.title} failed with exit code {code}. {advice}"
             raise CommandFailedError(message, code, was_stopping=stop.count > 0)
 
-    def _run_with_log(self, stop_signal: signal.Signals, slot: Slot) -> tuple[int, str]:
-        """Run the command with its output in the log.
-
-        Returns:
-            The exit code, and a sentence that names the log and its most informative line.
-        """
+    def _run_with_log(self, stop_signal: signal.Signals, slot: Slot) -> int:
+        """Run the command with its output in the log, and return the exit code."""
         if self.is_training:
             bar = make_progress_bar(self.updates, self.title, "update", unit_scale=False)
             advance = advance_to_update
@@ -121,8 +120,7 @@ class ChildProcess:
         ):
             output.seek(0, os.SEEK_END)
             reader = LogReader(output, bar, advance)
-            code = execute_command(self.argv, stop_signal, log, reader.read, slot)
-        return code, f"See {self.log}. Its last line is: {reader.reason}"
+            return execute_command(self.argv, stop_signal, log, reader.read, slot)
 
     def _open_log(self) -> IO:
         """Open the log to append to it, and write the command line."""
@@ -142,33 +140,19 @@ class LogReader:
         bar: progress bar.
         advance: function that moves the bar to the progress in a line, if any.
         unread: incomplete last line.
-        last_line: last complete line that is not blank.
-        error_line: last line that reports an error.
     """
 
     output: IO
     bar: tqdm
     advance: Callable[[tqdm, str], None]
     unread: str = ""
-    last_line: str = ""
-    error_line: str = ""
 
     def read(self) -> None:
         """Read the lines that were appended since the last call."""
         text = self.unread + self.output.read()
         *complete_lines, self.unread = text.split("\n")
         for line in complete_lines:
-            if not line.strip():
-                continue
-            self.last_line = line
-            if ERROR in line:
-                self.error_line = line
             self.advance(self.bar, line)
-
-    @property
-    def reason(self) -> str:
-        """Line that most likely gives the reason of a failure."""
-        return (self.error_line or self.unread or self.last_line).strip()
 
 
 def read_reason(log: Path) -> str:
