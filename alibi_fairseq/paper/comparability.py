@@ -9,7 +9,7 @@ from ..results.result import Result
 from ..results.series import Series
 from ..results.settings import plain
 from . import published
-from .recipe import RECIPES, recipe_name
+from .recipe import RECIPES, recipe_path
 
 # Fraction of the paper's updates from which a model counts as trained in the paper's setting. The
 # best checkpoint is seldom the last one.
@@ -130,7 +130,7 @@ def different_batch_reason(corpus: str, series: Series) -> str | None:
         corpus: corpus of the training.
         series: how the model was trained.
     """
-    recipe = RECIPES.get(recipe_name(corpus, series.method, series.train_length))
+    recipe = RECIPES.get(recipe_path(corpus, series.method, series.train_length))
     if recipe is None:
         return None
     break_mode = series.settings.get("task.sample_break_mode", "none")

@@ -240,8 +240,8 @@ def _read_all() -> dict[str, Recipe]:
 RECIPES = _read_all()
 
 
-def recipe_name(corpus: str, method: MethodSpec, train_length: int) -> str:
-    """Return the name that a recipe of a model has, such as ``wikitext-103/alibi-512``."""
+def recipe_path(corpus: str, method: MethodSpec, train_length: int) -> str:
+    """Return the path that a recipe of a model has, such as ``wikitext-103/alibi-512``."""
     names = "+".join(dict.fromkeys(method.names)).replace("_", "-")
     return f"{corpus}/{names}-{train_length}"
 

@@ -11,7 +11,7 @@ from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import Stride
 from .items import items, trained_items
 from .published import PrintedMeasurement
-from .recipe import RECIPES, Recipe, recipe_name
+from .recipe import RECIPES, Recipe, recipe_path
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class PaperTraining:
         return [updates for updates in evaluated_update_counts(self.recipe) if updates <= last]
 
 
-def find_recipe(measurement: PrintedMeasurement) -> Recipe:
+def recipe_of(measurement: PrintedMeasurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
     assert measurement.method is not None, "other authors have no recipe"
-    path = recipe_name(measurement.corpus, measurement.method, measurement.train_length)
+    path = recipe_path(measurement.corpus, measurement.method, measurement.train_length)
     return RECIPES[path]
 
 
@@ -70,7 +70,7 @@ def plan_evaluations(keys: tuple[str, ...]) -> tuple[PaperEvaluation, ...]:
     lengths: dict[PaperEvaluation, set[int]] = defaultdict(set)
     for key in keys:
         for measurement in items()[key].measurements:
-            recipe = find_recipe(measurement)
+            recipe = recipe_of(measurement)
             updates = measurement.updates or recipe.updates
             case = measurement.case
             stride: Stride = "full" if case.nonoverlapping else case.stride

@@ -9,7 +9,7 @@ from alibi_fairseq.paper.recipe import for_80gb
 from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.trainings import (
     evaluated_update_counts,
-    find_recipe,
+    recipe_of,
     trainings_for,
 )
 
@@ -68,7 +68,7 @@ def test_every_printed_perplexity_is_measured():
     for item in SIZES:
         printed = set()
         for measurement in items()[item].measurements:
-            recipe = find_recipe(measurement)
+            recipe = recipe_of(measurement)
             updates = measurement.updates or recipe.updates
             evaluation = (measurement.case.split, measurement.case.length, measurement.case.stride)
             printed.add((recipe.path, updates, *evaluation))
