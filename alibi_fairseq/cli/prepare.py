@@ -16,7 +16,7 @@ from ..options import positive_integer
 from ..results import manifest as manifests
 from .options import add_fields, fill_dataclass
 
-CORPORA: tuple[type[CorpusBuilder], ...] = (
+BUILDERS: tuple[type[CorpusBuilder], ...] = (
     CustomTextBuilder,
     WikiText103,
     BookCorpus,
@@ -27,7 +27,7 @@ CORPORA: tuple[type[CorpusBuilder], ...] = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each corpus."""
     corpora = parser.add_subparsers(dest="corpus", required=True, metavar="CORPUS")
-    for corpus in CORPORA:
+    for corpus in BUILDERS:
         options = corpora.add_parser(corpus.name, help=corpus.summary, description=corpus.summary)
         options.set_defaults(kind=corpus)
         options.add_argument(

@@ -27,7 +27,7 @@ from .scale import Scale
 
 #: Preparation of each corpus, and the unit in which it reads a text. Folders of other texts are
 #: named after it.
-CORPORA: dict[str, tuple[type[CorpusBuilder], str]] = {
+PREPARATIONS: dict[str, tuple[type[CorpusBuilder], str]] = {
     wikitext103.CORPUS: (wikitext103.WikiText103, "words"),
     bookcorpus.CORPUS: (bookcorpus.BookCorpus, "books"),
     cc100_roberta.CORPUS: (cc100_roberta.Cc100Roberta, "documents"),
@@ -67,7 +67,7 @@ class PaperDataset:
     def folder(self) -> Path:
         """Working folder of the preparation. Folders of runs and results have the same name."""
         if self.allow_other_text:
-            _, unit = CORPORA[self.corpus]
+            _, unit = PREPARATIONS[self.corpus]
             return self.root / f"{self.name}-as-{unit}"
         return self.root / self.name
 
@@ -155,7 +155,7 @@ class PaperDataset:
     @cached_property
     def _builder(self) -> CorpusBuilder:
         """Preparation of the text."""
-        builder, _ = CORPORA[self.corpus]
+        builder, _ = PREPARATIONS[self.corpus]
         return builder(**self._options)
 
     @property
