@@ -61,12 +61,12 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
             group.add_argument(flag, dest=field.name, **keywords)
 
 
-def option_flags(kind: type, group: str | None = None) -> dict[str, str]:
-    """Return the flags of a dataclass by field, of all groups or of one."""
+def option_flags(kind: type) -> dict[str, str]:
+    """Return the flags of a dataclass by field."""
     flags = {}
     for field in fields(kind):
         flag = option_flag(field)
-        if flag is not None and group in (None, field.metadata.get("group")):
+        if flag is not None:
             flags[field.name] = flag
     return flags
 

@@ -31,11 +31,11 @@ FILE_OPTIONS = (
 VALIDATION_SHARE = 0.1
 
 
-def flags_for_weights(model: Model, lr: float | str, updates: int) -> list[str]:
+def flags_for_weights(model: Model, lr: float, updates: int) -> list[str]:
     """Return the flags of ``fairseq-train`` that determine the weights, together with the data.
 
     Args:
-        lr: peak learning rate, or a description of how it is chosen.
+        lr: peak learning rate.
     """
     group = model.group
     flags = ["--task", "language_modeling"]

@@ -15,7 +15,7 @@ from ..reporting.texts import Text, identify_text, text_names
 from ..reporting.training_costs import processor_name
 from ..results.file import Results, load
 from ..results.file_names import find_results_files
-from ..results.provenance import Hardware, Provenance
+from ..results.provenance import Hardware
 from ..results.result import Result, agree, identify_checkpoint
 from ..results.series import Series
 from ..results.values import TextValues
@@ -53,7 +53,7 @@ class CollectedResults:
         """
         files: dict[str, list[tuple[Path, Results]]] = defaultdict(list)
         for path, file in self.files:
-            files[describe_machine(file, file.provenance)].append((path, file))
+            files[describe_machine(file)].append((path, file))
         return {machine: replace(self, files=known) for machine, known in files.items()}
 
     @property
@@ -205,16 +205,16 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(file.resolve() for file in files))
 
 
-def describe_machine(file: Results, provenance: Provenance | None) -> str:
+def describe_machine(file: Results) -> str:
     """Describe the machine of a results file: GPU, or processor and threads, and precision.
 
     If all results were computed on the CPU, the machine's GPU is left out. Parts of a merged file
     may have different machines.
     """
-    if provenance is None:
+    if file.provenance is None:
         return _UNKNOWN_MACHINE
     machines = []
-    for part in provenance.parts or [provenance]:
+    for part in file.provenance.parts or [file.provenance]:
         hardware = _used_hardware(file, part.hardware)
         words = [processor_name(hardware)]
         if hardware.gpu is None and part.threads:

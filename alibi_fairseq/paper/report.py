@@ -105,7 +105,7 @@ SOURCE_COLUMNS = (
     Column[_Source](
         "corpus", lambda source: _listed(result.case.corpus for result in source.file.results)
     ),
-    Column[_Source]("machine", lambda source: describe_machine(source.file, source.provenance)),
+    Column[_Source]("machine", lambda source: describe_machine(source.file)),
     Column[_Source]("commit", lambda source: source.commit),
     Column[_Source]("date", lambda source: source.provenance.date),
     Column[_Source]("seconds", lambda source: f"{source.provenance.seconds:.0f}"),

@@ -98,7 +98,7 @@ def measured_speeds(collected: CollectedResults, corpus: str) -> dict[str, Speed
         if speeds:
             assert file.provenance is not None, "a benchmark records it"
             name = os.path.join(*path.parts[-2:])
-            source = f"{describe_machine(file, file.provenance)}, {values['model']} ({name})"
+            source = f"{describe_machine(file)}, {values['model']} ({name})"
             by_source[source] = speeds
     return {**by_source, **trained_speeds(collected, corpus)}
 

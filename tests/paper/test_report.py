@@ -183,9 +183,9 @@ def test_machine_is_the_device_of_all_records():
     on_cpu = evaluation_record(device="cpu")
     on_gpu = evaluation_record(length=256, device="cuda")
     provenance = Provenance(**PROVENANCE | {"hardware": gpu})
-    machine = describe_machine(Results(results_of(on_cpu)), provenance)
+    machine = describe_machine(Results(results_of(on_cpu), provenance))
     assert machine == "a processor, 2 threads, fp32"
-    assert describe_machine(Results(results_of(on_cpu, on_gpu)), provenance) == "a GPU, fp32"
+    assert describe_machine(Results(results_of(on_cpu, on_gpu), provenance)) == "a GPU, fp32"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_machines_of_a_merged_file(hardware, machine, device):
     provenance = merge_provenance(parts)
     on = "cuda" if "gpu" in hardware[0] else "cpu"
     file = Results(results_of(evaluation_record(device=on)), provenance)
-    assert describe_machine(file, provenance) == machine
+    assert describe_machine(file) == machine
     assert device_name(file) == device
 
 
