@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 PROGRAM = "alibi-fairseq"
 PACKAGE = "alibi_fairseq"
 FOLDER = Path(__file__).resolve().parent
+#: Exit code of a command that rejects its input.
+BAD_INPUT = 2
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
@@ -197,7 +199,7 @@ def print_error(exception: BaseException) -> int:
     else:
         known = explain(exception)
         sentence = f"error: {known or _unexpected(exception)}"
-        code = 2 if known else 1
+        code = BAD_INPUT if known else 1
     program = Path(sys.argv[0]).name
     if not program.startswith(("fairseq-", PROGRAM)):
         program = PROGRAM

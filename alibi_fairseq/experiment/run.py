@@ -30,7 +30,7 @@ from ..completion_marker import (
     read_json_if_present,
     write_settings,
 )
-from ..errors import UserInputError
+from ..errors import BAD_INPUT, UserInputError
 from ..positions.plugin_sources import check_unedited, plugin_sha256
 from ..results.file import load_training
 from ..results.file_names import TRAINING_FILE
@@ -38,7 +38,6 @@ from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
 from .rate_choice import Choice
 from .slots import DEFAULT_SLOT, Slot
-from .torchrun import BAD_INPUT
 
 #: File in the folder of a run to which its training appends its output.
 TRAINING_LOG = "train.log"

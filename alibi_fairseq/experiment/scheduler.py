@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from tqdm import tqdm
 
-from ..errors import UserInputError
+from ..errors import BAD_INPUT, UserInputError
 from .child_process import CommandFailedError
 from .slots import GPUS_VARIABLE, Slot
 from .stoppable_command import POLL_SECONDS
 from .stopping import Stopped, stop_requests
-from .torchrun import BAD_INPUT
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..errors import EXIT_CODE_FILE, UserInputError
+from ..errors import BAD_INPUT, EXIT_CODE_FILE, UserInputError
 
 MODULE = "alibi_fairseq.experiment.torchrun"
-#: Exit code of a training that rejects its input.
-BAD_INPUT = 2
 
 
 def launcher_flags(
