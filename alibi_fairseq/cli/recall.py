@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..reporting.table import Table
     from ..results.provenance import Provenance
 
-#: Value of the key ``format`` of a file of results.
-FORMAT = "alibi_fairseq/recall"
 #: Hash of a checkpoint, and evaluation length.
 Identity = tuple[str, int]
 
@@ -141,11 +139,6 @@ class Recall(CliCommand):
 
         if self.out is None or not self.out.exists():
             return {}, []
-        content = read_json(self.out)
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise UserInputError(
-                f"'{self.out}' is not a file of `alibi-fairseq recall`. Choose another --out."
-            )
         earlier = read_recall(self.out)
         origin = earlier.provenance
         measured = (earlier.split, origin.precision, origin.data_sha256)
@@ -154,17 +147,18 @@ class Recall(CliCommand):
                 f"'{self.out}' has measurements of another split, precision, or text. Choose "
                 "another --out, or remove the file."
             )
-        known = {_identity(result): result for result in content["results"]}
+        known = {_identity(result): result for result in read_json(self.out)["results"]}
         return known, [origin]
 
     def _write(self, results: dict[Identity, dict], provenance: Provenance) -> None:
         """Write all results to ``--out``, if it is given."""
         from ..files import atomic_write, json_text
+        from ..record.entry import RECALL_FORMAT
 
         if self.out is None:
             return
         content = {
-            "format": FORMAT,
+            "format": RECALL_FORMAT,
             "version": 1,
             "split": self.split,
             "provenance": provenance.model_dump(exclude_unset=True),

@@ -42,6 +42,8 @@ RESULTS_FILE = "results.json"
 TRIALS_FILE = "trials.json"
 #: File of an entry with what ``alibi-fairseq recall`` measured.
 RECALL_FILE = "recall.json"
+#: Value of its key ``format``.
+RECALL_FORMAT = "alibi_fairseq/recall"
 #: Multiple of the training length at which recall is shown.
 RECALL_MULTIPLE = 16
 
@@ -133,7 +135,6 @@ class RecallFile(JsonObject):
         split: name of the split, whose hash the provenance has.
     """
 
-    format: Literal["alibi_fairseq/recall"]
     split: NonEmptyStr
     provenance: Provenance
     results: list[RecallResult]
@@ -315,8 +316,15 @@ def read_entry(folder: Path) -> Entry:
 
 
 def read_recall(path: Path) -> RecallFile:
-    """Read a file of ``alibi-fairseq recall --out``."""
-    return parse_json(RecallFile, read_json(path), str(path))
+    """Read a file of ``alibi-fairseq recall --out``.
+
+    Raises:
+        UserInputError: it is another file, or has other content.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != RECALL_FORMAT:
+        raise UserInputError(f"'{path}' is not a file of `alibi-fairseq recall`. Choose another.")
+    return parse_json(RecallFile, content, str(path))
 
 
 def write_json(content: BaseModel, path: Path) -> None:
