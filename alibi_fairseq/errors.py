@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 PROGRAM = "alibi-fairseq"
 PACKAGE = "alibi_fairseq"
 FOLDER = Path(__file__).resolve().parent
+#: Part of the line by which a command reports an error, behind the name of the program.
+ERROR = ": error: "
 #: Exit code of a command that rejects its input.
 BAD_INPUT = 2
 #: Exit code of a run that saved and stopped because of a signal: start it again later
@@ -194,11 +196,11 @@ def print_error(exception: BaseException) -> int:
         # Otherwise the interpreter tries again when it ends, and complains.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(exception, KeyboardInterrupt):
-        sentence = "interrupted"
+        sentence = ": interrupted"
         code = INTERRUPTED
     else:
         known = explain(exception)
-        sentence = f"error: {known or _unexpected(exception)}"
+        sentence = ERROR + (known or _unexpected(exception))
         code = BAD_INPUT if known else 1
     program = Path(sys.argv[0]).name
     if not program.startswith(("fairseq-", PROGRAM)):
@@ -206,12 +208,12 @@ def print_error(exception: BaseException) -> int:
     sentence = escape_unprintable(sentence)
     # Not print, which fairseq replaces in the processes of a distributed run.
     try:
-        sys.stderr.write(f"{program}: {sentence}\n")
+        sys.stderr.write(f"{program}{sentence}\n")
         sys.stderr.flush()
     except OSError:
         # stderr is closed or full, which may be the error itself.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-        sys.stdout.write(f"{program}: {sentence}\n")
+        sys.stdout.write(f"{program}{sentence}\n")
     return code
 
 

@@ -18,7 +18,7 @@ from typing import IO
 
 from tqdm import tqdm
 
-from ..errors import INTERRUPTED, STOPPED_EARLY
+from ..errors import ERROR, INTERRUPTED, STOPPED_EARLY, escape_unprintable
 from ..progress_bar import make_progress_bar
 from .slots import DEFAULT_SLOT, Slot
 from .stoppable_command import execute_command
@@ -28,8 +28,6 @@ from .stopping import Stopped
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
 #: Percentage in a progress bar of a command, which is a line of its log.
 _PERCENTAGE = re.compile(r": +(\d+)%\|")
-#: Part of the line by which a command reports an error (:func:`..errors.print_error`).
-ERROR = ": error: "
 
 
 class CommandFailedError(Exception):
@@ -165,7 +163,7 @@ def read_reason(log: Path) -> str:
     _, *output = last_command.splitlines() or [""]
     lines = [line.strip() for line in output if line.strip()]
     errors = [line for line in lines if ERROR in line]
-    return (errors or lines or [""])[-1]
+    return escape_unprintable((errors or lines or [""])[-1])
 
 
 def advance_to_percentage(bar: tqdm, line: str) -> None:

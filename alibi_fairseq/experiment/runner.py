@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from ..errors import STOPPED_EARLY, UserInputError
+from ..errors import ERROR, PROGRAM, STOPPED_EARLY, UserInputError
 from ..files import locked
 from ..results.file_names import TRAINING_FILE
 from .child_process import CommandFailedError
@@ -197,7 +197,7 @@ def run_with_exit_code(work: Callable[[], object]) -> int:
         print("Stopped. Rerun the same command to resume.", file=sys.stderr)
         return STOPPED_EARLY
     except CommandFailedError as failure:
-        print(f"alibi-fairseq: error: {failure}", file=sys.stderr)
+        print(f"{PROGRAM}{ERROR}{failure}", file=sys.stderr)
         return failure.code
     return 0
 

@@ -266,6 +266,12 @@ def test_failed_command_names_log_and_last_line(tmp_path):
     assert "fine" in (tmp_path / "a.log").read_text()
 
 
+def test_reason_of_a_failure_cannot_control_the_terminal(tmp_path):
+    command = python("import sys; sys.exit('bad \\x1b[2J text')", tmp_path / "a.log", updates=1)
+    with pytest.raises(CommandFailedError, match=r"Its last line is: bad \\x1b\[2J text$"):
+        command.run()
+
+
 def test_evaluation_shows_progress_and_logs_its_table(tmp_path, capfd):
     program = "import sys; print('a table'); print('a bar', file=sys.stderr)"
     python(program, tmp_path / "a.log").run()
