@@ -38,6 +38,7 @@ from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
 from .rate_choice import Choice
 from .slots import DEFAULT_SLOT, Slot
+from .stopping import Stopped
 
 #: File in the folder of a run to which its training appends its output.
 TRAINING_LOG = "train.log"
@@ -223,6 +224,8 @@ class Run:
                 if not self.may_diverge or DIVERGENCE_ERROR not in str(failure):
                     raise
                 self._divergence_marker.write()
+                if failure.was_stopping:
+                    raise Stopped from failure
                 return
             self._check_update_count()
         if self.may_diverge and self._has_no_final_loss():

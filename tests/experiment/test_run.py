@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
 import torch
 
+from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedError
 from alibi_fairseq.experiment.run import Run
+from alibi_fairseq.experiment.stopping import Stopped
 from alibi_fairseq.plugin import loading
 
 
@@ -41,3 +44,22 @@ def test_checkpoint_is_read_once_per_version(tmp_path, monkeypatch):
         run.check_start()
         assert run.saved_updates() == updates
     assert len(read) == 2
+
+
+def test_trial_that_diverges_while_stopping_starts_no_other_run(tmp_path, monkeypatch):
+    def diverge(command, slot):
+        raise CommandFailedError("FloatingPointError: gradients are Nan", 1, was_stopping=True)
+
+    monkeypatch.setattr(ChildProcess, "run", diverge)
+    trial = Run(
+        *("alibi-lr1", tmp_path),
+        data="data-bin",
+        flags=(),
+        request={},
+        updates=10,
+        tokens=160,
+        may_diverge=True,
+    )
+    with pytest.raises(Stopped):
+        trial.train()
+    assert trial.diverged
