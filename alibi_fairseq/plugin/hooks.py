@@ -114,8 +114,6 @@ class TrainingHooks:
             extra_state = extra_state | self.record.extra_state()
         path = self._save_checkpoint(filename, extra_state)
         self.kept.saved(filename)
-        if self.record is not None:
-            self.record.saved()
         return path
 
 

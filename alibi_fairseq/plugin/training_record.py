@@ -138,9 +138,10 @@ class TrainingRecord:
             if self.series is not None:
                 self._add_validation(self.series, loss_bits, tokens)
                 save(self._results(), self._path)
-            self.last = time.perf_counter()
         except Exception as error:
             self._warn_once(f"{self._path} could not be written ({error})")
+        finally:
+            self.last = time.perf_counter()
 
     def _add_validation(self, series: Series, loss_bits: float, tokens: int) -> None:
         """Add the result of a validation on ``subset``."""
@@ -209,7 +210,7 @@ class TrainingRecord:
         return saved
 
     def saved(self) -> None:
-        """Note the end of a save."""
+        """Note the end of a save, with the copies of the checkpoint under other names."""
         self.last = time.perf_counter()
 
     def state(self) -> dict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.file_io import PathManager
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.trainer import Trainer
 from fairseq_runs import run_eval_lm, run_train, training_config, write_corpus
@@ -290,6 +292,51 @@ def test_record_after_stop_matches_checkpoint(data, tmp_path):
     document = run(data, folder, 15)
     assert [record.updates for record in document.results] == [5, 10, 15]
     assert [record.cost.trained_tokens for record in document.results] == [320, 640, 960]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Return a clock that tests advance, and that an update advances by a second."""
+    clock = SimpleNamespace(seconds=0.0)
+    updated = TrainingRecord.updated
+
+    def update(record, tokens):
+        clock.seconds += 1
+        updated(record, tokens)
+
+    timer = SimpleNamespace(perf_counter=lambda: clock.seconds, monotonic=time.monotonic)
+    monkeypatch.setattr(training_record, "time", timer)
+    monkeypatch.setattr(TrainingRecord, "updated", update)
+    return clock
+
+
+def timed_seconds(data, folder, *flags) -> float:
+    """Return the seconds of four updates that count for the speed: all but the first."""
+    state = run_train(data, folder, *FLAGS, *flags, "--max-update", "4")
+    return state["extra_state"]["training_record"]["totals"]["timed_seconds"]
+
+
+def test_copies_of_a_checkpoint_are_no_updates(data, tmp_path, monkeypatch, clock):
+    """fairseq copies what it has saved to ``checkpoint_best.pt`` and ``checkpoint_last.pt``."""
+    copy = PathManager.copy
+
+    def copy_slowly(*arguments, **keywords):
+        clock.seconds += 100
+        return copy(*arguments, **keywords)
+
+    monkeypatch.setattr(PathManager, "copy", copy_slowly)
+    assert timed_seconds(data, tmp_path, "--save-interval-updates", "2") == 3
+    assert clock.seconds >= 200
+
+
+def test_failed_write_of_the_record_is_no_update(data, tmp_path, monkeypatch, clock):
+    def fail_slowly(*_):
+        clock.seconds += 100
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(training_record, "save", fail_slowly)
+    assert timed_seconds(data, tmp_path, "--validate-interval-updates", "2") == 3
+    assert clock.seconds >= 200
 
 
 def test_tokens_of_repeated_updates_count_once(data, tmp_path, monkeypatch):

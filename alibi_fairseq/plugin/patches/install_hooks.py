@@ -103,4 +103,8 @@ def prepare_and_save(save_checkpoint, cfg, trainer, epochs, val_loss):
     trainer.hooks.kept.restore_intervals()
     if isinstance(epochs, SegmentIterator) and not cfg.no_save:
         epochs.memory.gather()
-    return save_checkpoint(cfg, trainer, epochs, val_loss)
+    path = save_checkpoint(cfg, trainer, epochs, val_loss)
+    record = trainer.hooks.record
+    if record is not None:
+        record.saved()
+    return path
