@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import torch
 from fairseq import checkpoint_utils
-from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.utils import safe_getattr
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -21,8 +20,12 @@ from ..errors import UserInputError
 from ..files import sha256_file
 from ..models.decoder import AlibiDecoder, State
 from ..models.description import describe_model, recorded_train_length
-from ..models.output_projection import OutputProjection
-from ..plugin.chunked_losses import adaptive_cross_entropy, find_clusters, find_excluded_targets
+from ..plugin.chunked_losses import (
+    adaptive_cross_entropy,
+    find_clusters,
+    find_excluded_targets,
+    has_plain_output,
+)
 from ..plugin.linear_cross_entropy import linear_cross_entropy
 from ..plugin.loading import check_ties
 from ..positions import MethodSpec
@@ -188,14 +191,6 @@ def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         losses = cross_entropy(scores, flat, reduction="none")
     return losses.view(targets.shape)
-
-
-def has_plain_output(decoder: Any) -> bool:
-    """Return True if the scores of a decoder are products with the weights of its output layer."""
-    if type(decoder).output_layer is not TransformerDecoderBase.output_layer:
-        return False
-    layer = decoder.output_projection
-    return type(layer) in (torch.nn.Linear, OutputProjection) and layer.bias is None
 
 
 def load_checkpoint(

@@ -14,9 +14,11 @@ import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.adaptive_loss import AdaptiveLoss, AdaptiveLossConfig
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
+from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from ..errors import UserInputError
+from ..models.output_projection import OutputProjection
 from .linear_cross_entropy import linear_cross_entropy
 
 
@@ -65,12 +67,13 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
 
         The loss is a sum in nats, or one value per token without ``reduce``.
         """
+        weight = output_weight(model.decoder)
         features, _ = model(**sample["net_input"], features_only=True)  # (B, T, C)
         targets = sample["target"]  # (B, T)
         excluded = find_excluded_targets(model.decoder, targets)
         loss = linear_cross_entropy(
             targets.flatten(),
-            (features.flatten(0, 1), output_weight(model.decoder)),
+            (features.flatten(0, 1), weight),
             ignore_index=self.padding_idx,
             reduce=reduce,
             excluded=excluded,
@@ -91,14 +94,27 @@ def output_weight(decoder: Any) -> Tensor:
     """Return the weight (V, C) of the output layer.
 
     Raises:
-        UserInputError: the model has an adaptive softmax in its place.
+        UserInputError: it is an adaptive softmax, or a layer that a plugin has changed.
     """
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise UserInputError(
             "This model has an adaptive softmax, which --criterion chunked_cross_entropy does not "
             "train. Use --criterion chunked_adaptive_loss."
         )
+    if not has_plain_output(decoder):
+        raise UserInputError(
+            "This model has an output layer of its own, which --criterion chunked_cross_entropy "
+            "does not train. Use --criterion cross_entropy."
+        )
     return decoder.output_projection.weight
+
+
+def has_plain_output(decoder: Any) -> bool:
+    """Return True if the scores of a decoder are products with the weights of its output layer."""
+    if type(decoder).output_layer is not TransformerDecoderBase.output_layer:
+        return False
+    layer = decoder.output_projection
+    return type(layer) in (nn.Linear, OutputProjection) and layer.bias is None
 
 
 def find_excluded_targets(decoder: Any, targets: Tensor) -> Tensor | None:

@@ -18,6 +18,7 @@ from fairseq_runs import WORDS as WORDS_OF_RUN
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.models.decoder import AlibiDecoder
 from alibi_fairseq.plugin import linear_cross_entropy as kernel
 
 WORDS = 200
@@ -160,6 +161,18 @@ def test_criterion_rejects_unsuitable_models(name, flags, advice):
     model = build_model(*flags, words=WORDS - 4)
     with pytest.raises(UserInputError, match=f"Use --criterion {advice}"):
         build_criterion(name)(model, make_batch())
+
+
+@pytest.mark.parametrize("change", ["bias", "output_layer"])
+def test_output_layer_of_a_plugin_is_rejected(monkeypatch, change):
+    """Otherwise the loss would silently be that of the scores without the change."""
+    model = build_model(*DENSE["tied"], words=WORDS - 4)
+    if change == "bias":
+        model.decoder.output_projection = torch.nn.Linear(32, WORDS)
+    else:
+        monkeypatch.setattr(AlibiDecoder, "output_layer", lambda self, features: 2 * features)
+    with pytest.raises(UserInputError, match="Use --criterion cross_entropy"):
+        build_criterion("chunked_cross_entropy")(model, make_batch())
 
 
 RUN = (
