@@ -4,7 +4,8 @@ Each validation adds a result: the loss, and, all from the start of the run, tok
 seconds, GPU seconds, speed and peak memory. What has been recorded is saved in every
 checkpoint and loaded with it, so a resumed run continues its results file at the checkpoint.
 
-The record never ends a training run: it leaves out what cannot be recorded, and warns once.
+The record never ends a run that has started: it leaves out what cannot be recorded, and warns once.
+A resumed run does not start if its plugin was edited, or if the checkpoint's record is unreadable.
 """
 
 from __future__ import annotations
