@@ -31,7 +31,7 @@ class FusedAdam(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict:
-        """Options of the optimizer that replace options of a checkpoint."""
+        """Arguments of the optimizer, as of fairseq's ``adam``."""
         return FairseqAdam.optimizer_config.fget(self)
 
     @property
