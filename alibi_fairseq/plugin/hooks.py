@@ -28,14 +28,20 @@ class TrainingHooks:
     Args:
         trainer: fairseq's trainer before its first update.
         epochs: fairseq's iterator over the batches of the epoch to train next.
-        stop: handler of the stop signals of this process.
+        stop_handler: of this process.
         record: record of the training; None if it trains no language model.
     """
 
-    def __init__(self, trainer, epochs, stop: TrainingStopHandler, record: TrainingRecord | None):
+    def __init__(
+        self,
+        trainer,
+        epochs,
+        stop_handler: TrainingStopHandler,
+        record: TrainingRecord | None,
+    ):
         self.trainer = trainer
         self.epochs = epochs
-        self.stop = stop
+        self.stop_handler = stop_handler
         self.record = record
         self.kept = KeptCheckpoints(trainer, kept_updates())
         self.updates = trainer.get_num_updates()
@@ -83,8 +89,8 @@ class TrainingHooks:
         elif updates == before:
             self.kept.skipped()
         self.updates = updates
-        if stop_requested(self.stop, self.trainer):
-            stop_after_this_update(self.stop, self.trainer, self.epochs)
+        if stop_requested(self.stop_handler, self.trainer):
+            stop_after_this_update(self.stop_handler, self.trainer, self.epochs)
         return output
 
     def get_train_iterator(self, *arguments, **keywords):

@@ -73,7 +73,7 @@ class TrainingStopHandler:
                 os.kill(child.pid, signal.SIGUSR1)
 
 
-#: Stop request of the command that runs in this process.
+#: Stop handler of the command that runs in this process.
 _current = TrainingStopHandler()
 
 
@@ -162,7 +162,7 @@ def validation_is_due(trainer, epochs) -> bool:
 
 
 def exit_if_stopped_early(
-    request: TrainingStopHandler,
+    handler: TrainingStopHandler,
     saves: bool = True,
     environment: Mapping[str, str] = os.environ,
 ) -> None:
@@ -171,12 +171,12 @@ def exit_if_stopped_early(
     A worker of torchrun leaves the code to our launcher (``EXIT_CODE_FILE``), and returns.
 
     Args:
-        request: the stop request of the command.
+        handler: the stop handler of the command.
         saves: False with ``--no-save``, so that a rerun could not resume.
         environment: environment variables of this process.
     """
-    spawned = request.signal is not None and not request.training
-    if not (request.stopped_early or spawned):
+    spawned = handler.signal is not None and not handler.training
+    if not (handler.stopped_early or spawned):
         return
     code = STOPPED_EARLY if saves else 1
     if "TORCHELASTIC_RUN_ID" not in environment:

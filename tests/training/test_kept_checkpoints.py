@@ -149,7 +149,7 @@ def fake_trainer(folder, updates: list[int]) -> SimpleNamespace:
         return {}
 
     trainer.train_step = train_step
-    TrainingHooks(trainer, epochs=None, stop=shutdown.TrainingStopHandler(), record=None)
+    TrainingHooks(trainer, epochs=None, stop_handler=shutdown.TrainingStopHandler(), record=None)
     return trainer
 
 

@@ -33,10 +33,10 @@ def whole(data, tmp_path_factory):
     return run_train(data, tmp_path_factory.mktemp("whole"), *FLAGS, "--max-update", "40")
 
 
-def exit_code_of(request, saves=True, environment=None) -> int:
+def exit_code_of(handler, saves=True, environment=None) -> int:
     """Return the exit code of a training command that ended without an exception."""
     try:
-        shutdown.exit_if_stopped_early(request, saves, environment or {})
+        shutdown.exit_if_stopped_early(handler, saves, environment or {})
     except SystemExit as end:
         return end.code
     return 0
@@ -116,20 +116,20 @@ def test_signal_handlers_are_restored():
 
 class TestStopRequest:
     def test_second_ctrl_c_interrupts(self):
-        request = shutdown.TrainingStopHandler()
-        request.training = True
-        request.receive(signal.SIGTERM)
-        request.receive(signal.SIGINT)
+        handler = shutdown.TrainingStopHandler()
+        handler.training = True
+        handler.receive(signal.SIGTERM)
+        handler.receive(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            request.receive(signal.SIGINT)
-        assert request.signal == signal.SIGTERM
+            handler.receive(signal.SIGINT)
+        assert handler.signal == signal.SIGTERM
 
     def test_signals_before_training(self):
-        request = shutdown.TrainingStopHandler()
-        request.receive(signal.SIGUSR1)
+        handler = shutdown.TrainingStopHandler()
+        handler.receive(signal.SIGUSR1)
         with pytest.raises(KeyboardInterrupt):
-            request.receive(signal.SIGINT)
-        assert request.signal == signal.SIGUSR1
+            handler.receive(signal.SIGINT)
+        assert handler.signal == signal.SIGUSR1
 
     @pytest.mark.parametrize(
         ("number", "training", "early", "code"),
@@ -142,17 +142,17 @@ class TestStopRequest:
         ],
     )
     def test_exit_code(self, tmp_path, number, training, early, code):
-        request = shutdown.TrainingStopHandler()
-        request.signal = number
-        request.training = training
-        request.stopped_early = early
-        assert exit_code_of(request, saves=True) == code
-        assert exit_code_of(request, saves=False) == (1 if code else 0)
+        handler = shutdown.TrainingStopHandler()
+        handler.signal = number
+        handler.training = training
+        handler.stopped_early = early
+        assert exit_code_of(handler, saves=True) == code
+        assert exit_code_of(handler, saves=False) == (1 if code else 0)
         # A worker of torchrun returns, and tells the launcher if it has one of ours.
         file = tmp_path / "exit-code"
         worker = {"TORCHELASTIC_RUN_ID": "1"}
-        assert exit_code_of(request, environment=worker) == 0
-        assert exit_code_of(request, environment={**worker, EXIT_CODE_FILE: str(file)}) == 0
+        assert exit_code_of(handler, environment=worker) == 0
+        assert exit_code_of(handler, environment={**worker, EXIT_CODE_FILE: str(file)}) == 0
         assert file.exists() == (code != 0)
         if code:
             assert file.read_text() == str(code)
@@ -162,11 +162,11 @@ class TestStopRequest:
         asked = []
         monkeypatch.setattr("multiprocessing.active_children", lambda: children)
         monkeypatch.setattr(os, "kill", lambda *call: asked.append(call))
-        request = shutdown.TrainingStopHandler()
-        request.receive(signal.SIGINT)
+        handler = shutdown.TrainingStopHandler()
+        handler.receive(signal.SIGINT)
         assert asked == [(7, signal.SIGUSR1)]
-        request.training = True  # its children load data
-        request.receive(signal.SIGTERM)
+        handler.training = True  # its children load data
+        handler.receive(signal.SIGTERM)
         assert asked == [(7, signal.SIGUSR1)]
 
     @pytest.mark.parametrize(
@@ -179,10 +179,10 @@ class TestStopRequest:
         cfg = SimpleNamespace(optimization=limits, dataset=data, checkpoint=saving)
         trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: updates, get_lr=lambda: 1)
         epochs = SimpleNamespace(next_epoch_idx=1, end_of_epoch=lambda: False)
-        request = shutdown.TrainingStopHandler()
+        handler = shutdown.TrainingStopHandler()
         with caplog.at_level("INFO", logger="alibi_fairseq"):
-            shutdown.stop_after_this_update(request, trainer, epochs)
-        assert request.stopped_early == early
+            shutdown.stop_after_this_update(handler, trainer, epochs)
+        assert handler.stopped_early == early
         assert f"saving after update {updates}" in caplog.text
 
 

@@ -36,11 +36,11 @@ def check_and_call_main(call_main, cfg, main, **keywords):
         return call_main(cfg, main, **keywords)
     with (
         save_dir.lock_save_dir(cfg.checkpoint.save_dir, distributed.process_rank(cfg)),
-        shutdown.listening() as request,
-        progress.updates_expected(lambda: request.signal is not None),
+        shutdown.listening() as handler,
+        progress.updates_expected(lambda: handler.signal is not None),
     ):
         result = call_main(cfg, main, **keywords)
-    shutdown.exit_if_stopped_early(request, saves=not cfg.checkpoint.no_save)
+    shutdown.exit_if_stopped_early(handler, saves=not cfg.checkpoint.no_save)
     return result
 
 
