@@ -108,9 +108,10 @@ def register() -> None:
     with explained_import():
         import fairseq.data.data_utils_fast
         import fairseq.data.token_block_utils_fast  # noqa: F401
-    from .plugin.patches import apply, startup  # noqa: F401
+    from .plugin.patches import apply  # noqa: F401
+    from .plugin.startup_checks import reject_plain_hydra_train
 
-    startup.reject_plain_hydra_train()
+    reject_plain_hydra_train()
     from . import models  # noqa: F401
     from .plugin import (  # noqa: F401
         chunked_losses,

@@ -13,8 +13,8 @@ from fairseq.distributed.utils import infer_init_method
 from fairseq_runs import hydra_config
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.plugin import save_dir
-from alibi_fairseq.plugin.patches import distributed, startup
+from alibi_fairseq.plugin import save_dir, startup_checks
+from alibi_fairseq.plugin.patches import distributed
 
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")
 
@@ -42,7 +42,7 @@ def two_gpus(monkeypatch):
 
 
 def prepare(cfg, program):
-    startup.check(cfg, program)
+    startup_checks.check(cfg, program)
     distributed.join(cfg, program)
     return cfg.distributed_training
 
@@ -80,9 +80,9 @@ def test_half_precision_is_asked_for_if_memory_efficient(tmp_path, precision):
     memory_efficient = f"common.memory_efficient_{precision}=true"
     without = hydra_config(memory_efficient)
     with pytest.raises(UserInputError, match=f"Add common.{precision}=true"):
-        startup.check_precision(without)
-    startup.check_precision(hydra_config(memory_efficient, f"common.{precision}=true"))
-    startup.check_precision(training(tmp_path, f"--memory-efficient-{precision}"))
+        startup_checks.check_precision(without)
+    startup_checks.check_precision(hydra_config(memory_efficient, f"common.{precision}=true"))
+    startup_checks.check_precision(training(tmp_path, f"--memory-efficient-{precision}"))
 
 
 @pytest.mark.ci

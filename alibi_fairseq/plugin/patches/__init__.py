@@ -3,7 +3,9 @@
 Each is one function whose docstring names the upstream issue. Importing its module puts it in
 place, and :mod:`.apply` imports all of them when this package registers with fairseq. Unless its
 docstring says otherwise, it is needed with both releases that ``setup.py`` allows.
-:mod:`.install_hooks` also adds :mod:`..hooks` to fairseq's training loop.
+:mod:`.install_hooks` also adds :mod:`..hooks` to fairseq's training loop, and calls what needs the
+command's options or the trainer: :mod:`..startup_checks`, and functions of :mod:`.distributed`,
+:mod:`.resumed_training`, and :mod:`.safe_loading`.
 """
 
 from __future__ import annotations

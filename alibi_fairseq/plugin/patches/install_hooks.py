@@ -13,12 +13,12 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import generate
 
 from ...results.series import SERIES_KEY
-from .. import progress, save_dir, shutdown
+from .. import progress, save_dir, shutdown, startup_checks
 from ..data_position import check_same_text
 from ..hooks import TrainingHooks
 from ..segment_dataset import SegmentIterator
 from ..training_record import start_record
-from . import distributed, patch_method, startup
+from . import distributed, patch_method
 from .resumed_training import skip_finished_training, warn_of_mixed_precision
 from .safe_loading import replace_eval_in_fairseq
 
@@ -60,7 +60,7 @@ for module in (generate, sys.modules["__main__"]):  # python -m fairseq_cli.gene
 def check_command(cfg, program: str) -> None:
     """Check the options of a command, and how many processes it has."""
     replace_eval_in_fairseq()  # in modules imported since
-    startup.check(cfg, program)
+    startup_checks.check(cfg, program)
     distributed.join(cfg, program)
 
 
@@ -72,7 +72,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     loop handles no signals, so a run that a cluster ends loses the updates after its last
     checkpoint (not reported upstream).
     """
-    if trainer.data_parallel_rank == 0 and cfg.restore_file == startup.DEFAULT_RESTORE_FILE:
+    if trainer.data_parallel_rank == 0 and cfg.restore_file == startup_checks.DEFAULT_RESTORE_FILE:
         save_dir.repair_last_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
     if trainer.data_parallel_world_size > 1:
         distributed.meet(trainer.is_data_parallel_master)
