@@ -51,8 +51,7 @@ class CausalAttention(nn.Module):
         self.score_scale = score_scale
         width = self.positions.config.embed_dim
         self.head_dim = self.positions.config.head_dim
-        key_value_heads = options.key_value_heads or self.positions.config.num_key_value_heads
-        key_width = key_value_heads * self.head_dim
+        key_width = self.positions.config.num_key_value_heads * self.head_dim
         self.q_proj = nn.Linear(width, width, bias=options.linear_biases)
         self.k_proj = nn.Linear(width, key_width, bias=options.linear_biases)
         self.v_proj = nn.Linear(width, key_width, bias=options.linear_biases)

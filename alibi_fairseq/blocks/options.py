@@ -14,8 +14,6 @@ class BlockOptions:
     Attributes:
         normalization: ``layer`` or ``rms``, before each part.
         ffn: ``mlp`` (two layers with a ReLU between them) or ``swiglu``.
-        key_value_heads: number of key and value heads, each shared by a group of query heads; 0:
-            that of ``PositionConfig``.
         normalize_queries_keys: RMSNorm of each query and key head, before positions act on them.
         linear_biases: biases of the linear layers of attention and feed-forward network.
         rms_norm_eps: term added to the mean square of an RMSNorm.
@@ -23,7 +21,6 @@ class BlockOptions:
 
     normalization: str = "layer"
     ffn: str = "mlp"
-    key_value_heads: int = 0
     normalize_queries_keys: bool = False
     linear_biases: bool = True
     rms_norm_eps: float = EPS

@@ -43,6 +43,7 @@ SUPPORTED_OPTIONS = {
     "alibi_bias_max",
     "clamp_learned_positions",
     "excluded_symbols",
+    "key_value_heads",
     *(field.name for field in fields(BlockOptions)),
     *(field.name for field in fields(RotaryOptions)),
 }

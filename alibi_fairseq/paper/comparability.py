@@ -174,7 +174,7 @@ def block_options() -> dict[str, object]:
     """Return the options that change the block, with their defaults, as the paper's models have."""
     from ..blocks.options import BlockOptions  # imports PyTorch
 
-    return {"block_diagonal": "none", **asdict(BlockOptions())}
+    return {"block_diagonal": "none", "key_value_heads": 0, **asdict(BlockOptions())}
 
 
 def size_options(setting: dict) -> dict[str, int]:

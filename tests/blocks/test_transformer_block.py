@@ -18,13 +18,13 @@ BLOCKS = {
     "paper": ("", BlockOptions()),
     "rms": ("--normalization rms --rms-norm-eps 0.1", BlockOptions("rms", rms_norm_eps=0.1)),
     "swiglu": ("--ffn swiglu", BlockOptions(ffn="swiglu")),
-    "grouped": ("--key-value-heads 2", BlockOptions(key_value_heads=2)),
+    "grouped": ("--key-value-heads 2", BlockOptions()),
     "normalized": ("--normalize-queries-keys", BlockOptions(normalize_queries_keys=True)),
     "no-biases": ("--no-linear-biases", BlockOptions(linear_biases=False)),
     "modern": (
         "--normalization rms --ffn swiglu --key-value-heads 4 --normalize-queries-keys "
         "--no-linear-biases",
-        BlockOptions("rms", "swiglu", 4, True, False),
+        BlockOptions("rms", "swiglu", True, False),
     ),
 }
 

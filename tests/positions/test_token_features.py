@@ -7,7 +7,7 @@ import torch
 from conftest import random_tokens, small_model
 from feature_methods import MixedDistance, SelectiveRotation, slopes_of
 
-from alibi_fairseq.blocks import BlockOptions, CausalAttention
+from alibi_fairseq.blocks import CausalAttention
 from alibi_fairseq.positions import METHODS, PositionConfig
 
 #: Largest difference relative to the largest expected number.
@@ -19,7 +19,7 @@ LENGTH = 23
 def attention_of(method, heads: int, key_heads: int, layer: int = 0) -> CausalAttention:
     torch.manual_seed(4)
     config = PositionConfig(HEAD_DIM * heads, heads, layer + 1, 16, key_value_heads=key_heads)
-    return CausalAttention(method(config), layer, BlockOptions(key_value_heads=key_heads))
+    return CausalAttention(method(config), layer)
 
 
 def naive(attention: CausalAttention, x: torch.Tensor, score) -> torch.Tensor:
