@@ -34,6 +34,7 @@ from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.windows import Span, make_batches, plan_windows, share_start
 from alibi_fairseq.peak_memory import PeakMemory
 from alibi_fairseq.results.data_folder import DataFolder
+from alibi_fairseq.results.file_names import LAST_CHECKPOINT
 
 from . import common, models
 
@@ -72,7 +73,7 @@ def make_checkpoint(data: Path, architecture: str, *flags: str) -> Path:
         "optimizer_history": [{"optimizer_name": "FairseqSGD", "lr_scheduler_state": {}}],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }
-    path = data / "checkpoint_last.pt"
+    path = data / LAST_CHECKPOINT
     checkpoint_utils.torch_persistent_save(state, str(path))
     return path
 

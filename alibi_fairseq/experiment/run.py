@@ -33,7 +33,7 @@ from ..completion_marker import (
 from ..errors import BAD_INPUT, UserInputError
 from ..positions.plugin_sources import check_unedited, plugin_sha256
 from ..results.file import load_training
-from ..results.file_names import TRAINING_FILE
+from ..results.file_names import LAST_CHECKPOINT, TRAINING_FILE, kept_checkpoint
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
 from .rate_choice import Choice
@@ -87,7 +87,7 @@ class Run:
     methods: tuple[str, ...] = ()
     eval_steps: tuple[EvalStep, ...] = ()
     keep_at: tuple[int, ...] = ()
-    final_checkpoint: str = "checkpoint_last.pt"
+    final_checkpoint: str = LAST_CHECKPOINT
     program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
     choice: Choice | None = field(default=None, repr=False)
@@ -123,7 +123,7 @@ class Run:
         """Return the path of the checkpoint after a number of updates."""
         if updates == self.updates:
             return self.folder / self.final_checkpoint
-        return self.folder / f"checkpoint_{updates}.pt"
+        return self.folder / kept_checkpoint(updates)
 
     def training_marker(self, updates: int) -> CompletionMarker:
         """Return the marker of the training up to a number of updates."""
@@ -138,7 +138,7 @@ class Run:
 
     def saved_updates(self) -> int:
         """Return the number of updates of the last checkpoint; 0 without one."""
-        path = self.folder / "checkpoint_last.pt"
+        path = self.folder / LAST_CHECKPOINT
         if not path.is_file():
             return 0
         status = path.stat()
@@ -378,9 +378,9 @@ class Run:
     def _keep_last_checkpoint(self) -> None:
         """Copy the last checkpoint if it is evaluated under the number of updates."""
         checkpoint = self.checkpoint_path(self.updates)
-        if checkpoint.name == f"checkpoint_{self.updates}.pt":
+        if checkpoint.name == kept_checkpoint(self.updates):
             unfinished = checkpoint.with_suffix(".unfinished")
-            shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
+            shutil.copyfile(self.folder / LAST_CHECKPOINT, unfinished)
             os.replace(unfinished, checkpoint)
 
     def _remove_other_checkpoints(self) -> None:

@@ -19,7 +19,7 @@ from ..files import atomic_write
 from ..positions.spec import MethodSpec
 from ..reporting.markdown import to_markdown
 from ..results.file import load
-from ..results.file_names import BEST_CHECKPOINT, TRAINING_FILE
+from ..results.file_names import BEST_CHECKPOINT, TRAINING_FILE, kept_checkpoint
 from ..results.result import Result
 from ..results.training_settings import method_json
 from .collected_results import CollectedResults, collect
@@ -241,7 +241,7 @@ class ReproductionExperiment(Experiment):
         last = update_counts[-1]
         settings = replace(recipe, updates=last).settings(devices.processes, devices.cpu)
         log_flags = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
-        final_checkpoint = f"checkpoint_{last}.pt"
+        final_checkpoint = kept_checkpoint(last)
         if last == recipe.updates:
             # At the end of a run the paper evaluates the best checkpoint on validation.
             final_checkpoint = BEST_CHECKPOINT

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UserInputError
+from ..results.file_names import LAST_CHECKPOINT, kept_checkpoint
 
 #: Environment variable with the update counts, which processes that fairseq starts inherit.
 KEEP_AT = "ALIBI_KEEP_AT"
@@ -74,7 +75,7 @@ class KeptCheckpoints:
         self._interval = trainer.cfg.checkpoint.save_interval_updates
         self._validation_interval = trainer.cfg.dataset.validate_interval_updates
         # A training that was killed right after it saved has no copy yet.
-        last = self._folder / "checkpoint_last.pt"
+        last = self._folder / LAST_CHECKPOINT
         if trainer.get_num_updates() in updates and last.is_file():
             self._copy(last)
 
@@ -128,7 +129,7 @@ class KeptCheckpoints:
         """
         if not self._trainer.is_data_parallel_master:
             return
-        kept = self._folder / f"checkpoint_{self._trainer.get_num_updates()}.pt"
+        kept = self._folder / kept_checkpoint(self._trainer.get_num_updates())
         unfinished = kept.with_suffix(".unfinished")
         unfinished.unlink(missing_ok=True)  # it may be a link to another checkpoint
         try:

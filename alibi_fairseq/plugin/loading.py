@@ -24,6 +24,7 @@ from omegaconf.nodes import AnyNode
 
 from ..errors import UserInputError
 from ..files import open_input
+from ..results.file_names import BEST_CHECKPOINT, LAST_CHECKPOINT
 
 #: The types that a checkpoint of fairseq may hold: values, and nothing that could run code.
 SAFE_TYPES = [
@@ -47,7 +48,7 @@ SAFE_TYPES = [
     (numpy.float64(0).__reduce__()[0], "numpy._core.multiarray.scalar"),
 ]
 #: Checkpoints of a folder to suggest first.
-_PREFERRED = ("checkpoint_best.pt", "checkpoint_last.pt")
+_PREFERRED = (BEST_CHECKPOINT, LAST_CHECKPOINT)
 
 
 def read_checkpoint(path: str | os.PathLike) -> dict:

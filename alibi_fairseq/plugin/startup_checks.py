@@ -12,14 +12,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..errors import UserInputError
 from ..positions import MethodSpec
+from ..results.file_names import LAST_CHECKPOINT
 from .kept_checkpoints import check_kept_updates, kept_updates
 from .option_validation import check_values, plain_values
 from .patches import distributed
 
 logger = logging.getLogger(__name__)
-
-#: The checkpoint that fairseq resumes from unless told otherwise; it need not exist.
-DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
 
 
 def check(cfg: DictConfig, program: str) -> None:
@@ -134,13 +132,13 @@ def check_start_checkpoint(cfg: DictConfig) -> None:
         "--continue-once": safe_getattr(cfg.checkpoint, "continue_once"),
     }
     restore_file = cfg.checkpoint.restore_file
-    if restore_file != DEFAULT_RESTORE_FILE:
+    if restore_file != LAST_CHECKPOINT:
         paths["--restore-file"] = restore_file
     for flag, path in paths.items():
         if path and "://" not in path and not Path(path).is_file():
             raise UserInputError(f"There is no checkpoint file {path}. Correct {flag}.")
-    last = Path(cfg.checkpoint.save_dir) / DEFAULT_RESTORE_FILE
-    restored = last if restore_file == DEFAULT_RESTORE_FILE else Path(restore_file)
+    last = Path(cfg.checkpoint.save_dir) / LAST_CHECKPOINT
+    restored = last if restore_file == LAST_CHECKPOINT else Path(restore_file)
     if last.is_file() and restored.resolve() != last.resolve():
         raise UserInputError(
             f"{cfg.checkpoint.save_dir} has a newer checkpoint than --restore-file. Remove "

@@ -10,11 +10,9 @@ from ..errors import UserInputError
 from ..files import sha256_file
 from ..models.description import describe_model
 from ..results.data_hashes import DataHashes
+from ..results.file_names import LAST_CHECKPOINT
 from ..results.series import Series, read_series
 from ..results.training_settings import collect_settings
-
-#: Name of the checkpoint from which a training run resumes by default.
-_LAST_CHECKPOINT = "checkpoint_last.pt"
 
 
 def series_of_training(trainer, plugin: str | None, saved: dict | None) -> Series:
@@ -59,10 +57,10 @@ def _hash_start(cfg: Any) -> str | None:
     """Return the hash of the checkpoint whose weights a training run starts from, or None."""
     options = cfg.checkpoint
     paths = [options.finetune_from_model, options.get("continue_once")]
-    if options.restore_file != _LAST_CHECKPOINT:
+    if options.restore_file != LAST_CHECKPOINT:
         paths.append(options.restore_file)
     elif options.reset_optimizer:  # a new training from the weights in its folder
-        paths.insert(0, str(Path(options.save_dir) / _LAST_CHECKPOINT))
+        paths.insert(0, str(Path(options.save_dir) / LAST_CHECKPOINT))
     for path in paths:
         if path and Path(path).is_file():
             return sha256_file(path)

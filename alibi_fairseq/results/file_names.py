@@ -11,6 +11,8 @@ from ..files import read_json
 TRAINING_FILE = "training.json"
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
+#: Newest checkpoint of a run, from which it resumes by default.
+LAST_CHECKPOINT = "checkpoint_last.pt"
 #: File in a run's folder ``plugin/`` that marks it as a copy made by a training.
 COPIED_PLUGIN = ".copied-by-training"
 #: End of the names of files with the outcome of learning-rate trials.
@@ -21,6 +23,11 @@ COMPARISON_FILE = "comparison.yaml"
 EXPERIMENT_FILE = "experiment.yaml"
 #: File in the same folder that lists the files of the comparison's report.
 REPORT_FILES = "report-files.json"
+
+
+def kept_checkpoint(updates: int) -> str:
+    """Return the name of a checkpoint that a run keeps after a number of updates."""
+    return f"checkpoint_{updates}.pt"
 
 
 def lock_path(path: Path) -> Path:

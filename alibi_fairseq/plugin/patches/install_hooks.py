@@ -12,6 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import generate
 
+from ...results.file_names import LAST_CHECKPOINT
 from ...results.series import SERIES_KEY
 from .. import progress, save_dir, shutdown, startup_checks
 from ..data_position import check_same_text
@@ -72,7 +73,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     loop handles no signals, so a run that a cluster ends loses the updates after its last
     checkpoint (not reported upstream).
     """
-    if trainer.data_parallel_rank == 0 and cfg.restore_file == startup_checks.DEFAULT_RESTORE_FILE:
+    if trainer.data_parallel_rank == 0 and cfg.restore_file == LAST_CHECKPOINT:
         save_dir.repair_last_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
     if trainer.data_parallel_world_size > 1:
         distributed.meet(trainer.is_data_parallel_master)
