@@ -336,7 +336,7 @@ class AlibiDecoder(TransformerDecoder):
             rotation = rotations[layer_method]
             earlier = state[index] if state else None
             scale = None if self.score_scale is None else partial(self.score_scale, index)
-            contexts.append(AttentionContext(mask, rotation, earlier, layer_method, number, scale))
+            contexts.append(AttentionContext(mask, layer_method, number, rotation, earlier, scale))
         return contexts
 
     def _is_dropped(self) -> bool:

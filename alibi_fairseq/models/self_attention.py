@@ -37,19 +37,19 @@ class AttentionContext:
 
     Attributes:
         mask: the future mask with the position method's bias.
+        method: position method of the layer, for features of the tokens.
+        number: index of the layer among those with this method.
         rotation: rotates queries and keys, or None.
         earlier: (M, B, C) inputs of the layer before the new tokens, which only provide keys and
             values, or None.
-        method: position method of the layer, for features of the tokens; None: there are none.
-        number: index of the layer among those with this method.
         scale: scales the queries (B, H, T, D) by the number of keys they see, or None.
     """
 
     mask: FutureMask
+    method: PositionMethod
+    number: int = 0
     rotation: Rotation | None = None
     earlier: Tensor | None = None
-    method: PositionMethod | None = None
-    number: int = 0
     scale: Callable[[Tensor, FutureMask], Tensor] | None = None
 
 
@@ -125,17 +125,15 @@ class SelfAttention(MultiheadAttention):
         v = self._split_heads(self.v_proj(source))
         if context.rotation is not None:
             q, k = context.rotation(q, k)
-        features = None
-        if context.method is not None:
-            cached = self._cached_features(incremental_state)
-            features = compute_features(context.method, context.number, source, cached)
-            q, k = rotate_by_features(context.method, context.number, features, q, k)
+        cached = self._cached_features(incremental_state)
+        features = compute_features(context.method, context.number, source, cached)
+        q, k = rotate_by_features(context.method, context.number, features, q, k)
         if context.scale is not None:
             q = context.scale(q, context.mask)
         if incremental_state is not None:
             k, v, features = self._append_to_cache(incremental_state, k, v, features)
         mask = context.mask
-        if context.method is not None and isinstance(mask.bias, PendingBias):
+        if isinstance(mask.bias, PendingBias):
             mask = mask.with_bias(feature_bias(context.method, context.number, features))
         dropping = self.training or self.dropout_module.apply_during_inference
         output, weights = attend(

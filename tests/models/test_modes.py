@@ -22,7 +22,8 @@ def test_model_returns_attention_weights():
     model = small_model("alibi")
     attention = model.decoder.layers[0].self_attn
     x = torch.randn(9, 2, 64)  # (T, B, C)
-    context = AttentionContext(FutureMask(LinearBias(8), num_queries=9, num_keys=9))
+    mask = FutureMask(LinearBias(8), num_queries=9, num_keys=9)
+    context = AttentionContext(mask, model.decoder.embed_positions)
     _, averaged = attention(x, x, x, attn_mask=context, need_weights=True)
     _, per_head = attention(x, x, x, attn_mask=context, need_head_weights=True)
     assert averaged.shape == (2, 9, 9)

@@ -67,9 +67,8 @@ def test_values_and_gradients_match_paper_terms(heads, memory_length, backend, m
     earlier = torch.randn(memory_length, BATCH, 8 * heads, dtype=torch.float64)
     keys = memory_length + LENGTH
     mask = FutureMask(method.bias(1, keys), LENGTH, keys)
-    output, _ = attention(
-        x, attn_mask=AttentionContext(mask, earlier=earlier), need_weights=backend == "eager"
-    )
+    context = AttentionContext(mask, method, number=1, earlier=earlier)
+    output, _ = attention(x, attn_mask=context, need_weights=backend == "eager")
     expected = naive_attention(attention, method, 1, x, earlier)
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-6)  # fp32 sinusoids
 
