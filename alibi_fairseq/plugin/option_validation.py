@@ -97,7 +97,7 @@ def check_values(groups: dict) -> None:
     """Raise ValueError unless a configuration of plain values can be loaded safely."""
     for group, options in groups.items():
         for name in component_names(group, options):
-            check_component(group, name, options)
+            check_component(group, name)
             if group == "model" and isinstance(options, dict):
                 check_model(name, options)
         if group in ("model", "task") and isinstance(options, dict):
@@ -151,7 +151,7 @@ def component_names(group: str, options) -> list[str]:
     return names
 
 
-def check_component(group: str, name: str, options) -> None:
+def check_component(group: str, name: str) -> None:
     """Raise ValueError for a component that is neither ours, a plugin's, nor safe."""
     if group in ("bpe", "tokenizer"):
         if name not in ENCODERS:
@@ -194,6 +194,8 @@ def check_type(option: str, value, declared) -> None:
     """Raise ValueError unless a value has the type of its field."""
     members = typing.get_args(declared) or (declared,)  # several for a Union, such as Optional
     types = [member for member in members if isinstance(member, type)]
+    if declared is typing.Any or not types:
+        return
     if option.endswith("_cutoff") and isinstance(value, list):
         fits = all(type(item) is int and 0 < item < LARGEST for item in value)
     elif isinstance(value, str):
@@ -205,7 +207,7 @@ def check_type(option: str, value, declared) -> None:
     else:
         limit = LARGEST_SEED if option.endswith("seed") else LARGEST
         fits = int in types and isinstance(value, int) and abs(value) < limit
-    if types and declared is not typing.Any and not fits:
+    if not fits:
         kinds = [member.__name__ for member in types if member is not type(None)]
         kind = kinds[0] if kinds else "value"
         raise ValueError(f"{option} is {str(value)[:60]!r}, which is no {kind}")
