@@ -82,11 +82,11 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     resumed = trainer.get_num_updates() > 0 and not cfg.reset_meters
     progress.restore_early_stopping(extra_state if resumed else None)
     record = start_record(trainer, extra_state)
-    # After the record has hashed the data, which takes minutes for a large text.
     series = record.series if record is not None else None
     saved = (extra_state or {}).get(SERIES_KEY)
     if series is not None and saved is not None and epochs.iterations_in_epoch > 0:
         check_same_text(saved, series, trainer.cfg.task.data)
+    # It has hashed the data for its record, which takes minutes for a large text.
     if trainer.data_parallel_world_size > 1:
         distributed.wait_for_first_process(trainer.is_data_parallel_master)
     trainer.hooks = TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record)
