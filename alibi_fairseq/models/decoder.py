@@ -37,7 +37,6 @@ from .self_attention import AttentionContext, SelfAttention
 logger = logging.getLogger(__name__)
 
 #: What a window hands to the next one: the last inputs of each layer, (M, B, C), without gradient.
-#: Only the decoder looks inside.
 State = list[Tensor]
 
 #: fairseq requires a number; ``learned``, the only bounded method, checks the length itself.

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 
-#: What the decoder hands from one segment to the next: (M, B, C) inputs of each layer.
-State = list[Tensor]
+from ..models.decoder import State
 
 
 class SegmentMemory:
