@@ -41,23 +41,19 @@ def join(cfg: DictConfig, program: str) -> None:
     that is on a machine with several visible GPUs. Otherwise each process would train a separate
     model and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
 
-    By default ``fairseq-train`` and Hydra's commands start one process for each GPU, and the others
-    run in one process (``fairseq/options.py``). In several, a program that combines no results
-    would print only those of the first process, for its part of the data.
+    Raises:
+        UserInputError: srun has started several processes that know nothing of each other, or
+            several would run a program that combines no results.
     """
-    job = cfg.distributed_training
-    without_gpu = runs_without_gpu(cfg)
-    started = started_together()
-    no_aggregation = f"fairseq-{program.replace('_', '-')} does not aggregate across processes"
-    several = UserInputError(
-        f"{no_aggregation}. Start one process, without --distributed-init-method or with "
-        "--distributed-world-size 1."
-    )
     if cfg.common.tpu:
         return
+    if program not in SHARED_WORK:
+        _use_one_process(cfg, program)
+        return
+    job = cfg.distributed_training
+    without_gpu = runs_without_gpu(cfg)
     if job.distributed_init_method is None:
-        if started > 1 and program not in SHARED_WORK:
-            raise several
+        started = started_together()
         if "RANK" in os.environ and started > 1:
             default = max(1, torch.cuda.device_count())
             if program == "train" and job.distributed_world_size not in (started, default):
@@ -80,11 +76,6 @@ def join(cfg: DictConfig, program: str) -> None:
         elif cfg.common.cpu:
             # By default one process for each GPU, even if none of them is to be used.
             job.distributed_world_size = 1
-        elif job.distributed_world_size > 1 and program not in SHARED_WORK:
-            logger.info(f"{no_aggregation}, so it runs in one process on one GPU")
-            job.distributed_world_size = 1
-    elif job.distributed_world_size > 1 and program not in SHARED_WORK:
-        raise several
     if without_gpu and job.distributed_world_size > 1:
         # fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879).
         if job.distributed_backend == "nccl":
@@ -92,6 +83,31 @@ def join(cfg: DictConfig, program: str) -> None:
         if str(job.ddp_backend) in ("pytorch_ddp", "c10d"):
             job.ddp_backend = "legacy_ddp"
         logger.info("no GPU is used: processes are joined by gloo and legacy_ddp")
+
+
+def _use_one_process(cfg: DictConfig, program: str) -> None:
+    """Let a program that combines no results run in one process.
+
+    Several would print only the results of the first one, for its part of the data. By default
+    ``fairseq-train`` and Hydra's commands start one process for each GPU, and the others run in one
+    process (``fairseq/options.py``).
+
+    Raises:
+        UserInputError: several processes were started, or were asked for.
+    """
+    job = cfg.distributed_training
+    processes = job.distributed_world_size
+    if job.distributed_init_method is None:
+        processes = started_together()
+    no_aggregation = f"fairseq-{program.replace('_', '-')} does not aggregate across processes"
+    if processes > 1:
+        raise UserInputError(
+            f"{no_aggregation}. Start one process, without --distributed-init-method or with "
+            "--distributed-world-size 1."
+        )
+    if job.distributed_world_size > 1 and not cfg.common.cpu:
+        logger.info(f"{no_aggregation}, so it runs in one process on one GPU")
+    job.distributed_world_size = 1
 
 
 def started_together() -> int:

@@ -59,7 +59,7 @@ for module in (generate, sys.modules["__main__"]):  # python -m fairseq_cli.gene
 
 
 def check_command(cfg, program: str) -> None:
-    """Check the options of a command, and how many processes it has."""
+    """Check the options of a command, and set how many processes work together."""
     replace_eval_in_fairseq()  # in modules imported since
     startup_checks.check(cfg, program)
     distributed.join(cfg, program)
