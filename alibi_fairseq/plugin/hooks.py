@@ -81,9 +81,9 @@ class TrainingHooks:
         updates = self.trainer.get_num_updates()
         if self.record is not None:
             self.record.note_memory(logged)
-            if updates > self.updates:
-                self.record.updated(update_tokens(logged, output["sample_size"]))
         if updates > self.updates:
+            if self.record is not None:
+                self.record.updated(update_tokens(logged, output["sample_size"]))
             note_update()
             self.kept.updated()
         elif updates == before:
@@ -114,7 +114,6 @@ class TrainingHooks:
 
     def save_checkpoint(self, filename, extra_state):
         """Save a checkpoint with the record so far, and keep it if it is one to keep."""
-        self.kept.restore_intervals()
         extra_state = extra_state | early_stopping_state(self.trainer.cfg.checkpoint.patience)
         if self.record is not None:
             extra_state = extra_state | self.record.extra_state()
