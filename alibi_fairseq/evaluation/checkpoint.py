@@ -22,8 +22,8 @@ from ..models.decoder import AlibiDecoder, State
 from ..models.description import describe_model, recorded_train_length
 from ..plugin.chunked_losses import (
     adaptive_cross_entropy,
+    excluded_symbols,
     find_clusters,
-    find_excluded_targets,
     has_plain_output,
 )
 from ..plugin.linear_cross_entropy import linear_cross_entropy
@@ -184,7 +184,7 @@ def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
         losses = adaptive_cross_entropy(decoder.adaptive_softmax, rows, clusters, reduce=False)
     elif has_plain_output(decoder):
         layer = decoder.output_projection
-        excluded = find_excluded_targets(decoder, flat)
+        excluded = excluded_symbols(decoder, flat)
         losses = linear_cross_entropy(flat, (rows, layer.weight), reduce=False, excluded=excluded)
     else:  # a plugin has changed the output layer
         scores = decoder.output_layer(rows)

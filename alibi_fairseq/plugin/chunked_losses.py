@@ -70,7 +70,7 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
         weight = output_weight(model.decoder)
         features, _ = model(**sample["net_input"], features_only=True)  # (B, T, C)
         targets = sample["target"]  # (B, T)
-        excluded = find_excluded_targets(model.decoder, targets)
+        excluded = excluded_symbols(model.decoder, targets)
         loss = linear_cross_entropy(
             targets.flatten(),
             (features.flatten(0, 1), weight),
@@ -117,7 +117,7 @@ def has_plain_output(decoder: Any) -> bool:
     return type(layer) in (nn.Linear, OutputProjection) and layer.bias is None
 
 
-def find_excluded_targets(decoder: Any, targets: Tensor) -> Tensor | None:
+def excluded_symbols(decoder: Any, targets: Tensor) -> Tensor | None:
     """Return the symbols that the output layer excludes, (k,), or None.
 
     Raises:
