@@ -33,8 +33,8 @@ def temporary_replacement(target: str | os.PathLike) -> Iterator[str]:
         if reason is None:
             raise
         raise UserInputError(
-            f"{target} could not be written ({reason}). Make room. Earlier checkpoints are valid, "
-            "and the same command resumes from the last one."
+            f"{target} could not be written ({reason}). Make room, or make the folder writable. "
+            "Earlier checkpoints are valid, and the same command resumes from the last one."
         ) from error
 
 
@@ -50,7 +50,7 @@ def repair_last_checkpoint(save_dir: str, suffix: str = "") -> None:
     last = Path(save_dir) / f"checkpoint_last{suffix}.pt"
     if not last.is_file():
         return
-    require_safe_loader(last)
+    require_safe_loader(last)  # whose error corruption() would take for a damaged file
     reason = corruption(last)
     if reason is None:
         return
