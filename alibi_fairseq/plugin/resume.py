@@ -178,9 +178,9 @@ def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
 
 
 def _check_stock_method(saved_cfg, cfg, path: str) -> None:
-    """Compare the position method with that of fairseq's ``transformer_lm``, if it is either model.
+    """Compare the position methods if the checkpoint or this command has a ``transformer_lm``.
 
-    Its options differ from ours, and its weights have the same names and shapes.
+    The options of fairseq's model differ from ours, but its weights have the same names and shapes.
     """
     saved = _group(saved_cfg, "model")
     current = _group(cfg, "model")

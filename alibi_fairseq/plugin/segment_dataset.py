@@ -170,7 +170,7 @@ class SegmentIterator(EpochBatchIterator):
         return {**super().state_dict(), "memory": memory, "plan": asdict(self.dataset.plan)}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Restore both.
+        """Restore the position and the memory.
 
         Raises:
             UserInputError: the epoch began with another division of the text, so that some text

@@ -22,7 +22,7 @@ def series_of_training(trainer, plugin: str | None, saved: dict | None) -> Serie
         trainer: fairseq's trainer, which has loaded its checkpoint, if there is one.
         plugin: hash of the plugin of the position method, or None.
         saved: series in the checkpoint of the training; None if it starts, or if the checkpoint is
-            of an earlier release.
+            of fairseq itself, or imported.
     """
     cfg = trainer.cfg
     series = series_from_start(cfg, trainer.data_parallel_world_size, plugin)
