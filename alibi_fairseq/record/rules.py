@@ -10,7 +10,7 @@ from ..reporting.row import Row
 from ..results.case import Case
 from ..results.series import Series
 from ..results.settings import canonical
-from .entry import Entry, Track, file_hashes
+from .entry import ENTRY_FILE, Entry, Track, file_hashes
 
 #: Smallest number of seeds.
 MIN_SEEDS = 3
@@ -145,9 +145,15 @@ def find_problems(entry: Entry, reference: Entry) -> list[str]:
     An exception without need is a problem as well: what it excuses is no longer true.
     """
     problems = []
+    for name in entry.file.exceptions:
+        if name not in EXCEPTABLE:
+            problems.append(
+                f"{entry.folder}: no entry may have an exception from '{name}'. Remove it from "
+                f"{ENTRY_FILE}."
+            )
     for name, rule in RULES.items():
         problem = rule(entry, reference)
-        excepted = name in entry.file.exceptions
+        excepted = name in EXCEPTABLE and name in entry.file.exceptions
         if problem and not excepted:
             advice = " With a good reason, pass --exception." if name in EXCEPTABLE else ""
             problems.append(f"{entry.folder}: {problem} (rule '{name}').{advice}")

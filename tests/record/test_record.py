@@ -401,6 +401,17 @@ def test_exceptions_need_a_reason_to_exist(record, rule):
     assert f"the exception from '{rule}' is not needed" in problem
 
 
+@pytest.mark.parametrize("rule", ["files", "sedes"])
+def test_exceptions_are_from_rules_that_allow_them(record, rule):
+    """An edited entry does not become valid by an exception that the command refuses."""
+    entry = record / TRACK.name / "rotary"
+    edit(entry, exceptions={rule: "none"})
+    improve_trial(entry)
+    exception, edited = find_problems(read_entry(entry), read_track(entry.parent).reference)
+    assert f"no entry may have an exception from '{rule}'" in exception
+    assert "trials.json changed after the entry was written" in edited
+
+
 def test_edited_page_and_lost_reference_are_found(record, capsys, refuse):
     command = ["record", "check", "--record", str(record)]
     assert cli.main(["record", "table", "--record", str(record)]) == 0
