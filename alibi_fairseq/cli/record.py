@@ -141,17 +141,21 @@ class Check(RecordAction):
     summary = "check that all entries follow the rules, and that the page matches them"
 
     def __call__(self) -> int:
-        """Print each problem, or how many entries each track has, and what one costs."""
+        """Print how many entries each track has, what one costs, and each problem.
+
+        The cost is not known of a track whose entries lack results.
+        """
         from ..record.entry import read_record
         from ..record.page import cost_sentence, write_page
         from ..record.rules import problems_of_track
 
         tracks = read_record(self.record)
-        problems = []
+        problems: list[str] = []
         for track in tracks:
-            problems += problems_of_track(track)
-            print(f"{track.folder.name}: {len(track.entries)} entries. To add one, ", end="")
-            print(cost_sentence(track))
+            found = problems_of_track(track)
+            problems += found
+            cost = "" if found else f" To add one, {cost_sentence(track)}"
+            print(f"{track.folder.name}: {len(track.entries)} entries.{cost}")
         page = self.record / PAGE
         shown = page.read_text(encoding="utf-8") if page.is_file() else ""
         if not problems and shown != write_page(tracks):

@@ -37,6 +37,12 @@ def check_seeds(entry: Entry, reference: Entry) -> str:
     seeds = {result.seed for result in (*entry.row.results, *entry.trainings)}
     if len(seeds) < MIN_SEEDS:
         return f"it has {len(seeds)} seeds, fewer than {MIN_SEEDS}"
+    trained = {result.seed for result in entry.trainings}
+    if trained != seeds:
+        return (
+            f"only {len(trained)} of its {len(seeds)} seeds have the last validation of their "
+            "training"
+        )
     for point in entry.row.points:
         if point.seeds != len(seeds):
             return (
@@ -104,6 +110,8 @@ def check_rate(entry: Entry, reference: Entry) -> str:
     for trial in entry.trials.trials:
         if trial.loss_bits is not None:
             losses[trial.lr] = trial.loss_bits
+    if not losses:
+        return "all of its trials diverged"
     best = min(losses, key=losses.__getitem__)
     rate = entry.learning_rate
     if best != rate:
@@ -165,10 +173,16 @@ def find_problems(entry: Entry, reference: Entry) -> list[str]:
 
 
 def problems_of_track(track: Track) -> list[str]:
-    """Return a sentence for each rule that an entry of a track breaks."""
-    problems = []
-    for entry in track.entries.values():
-        problems += find_problems(entry, track.reference)
+    """Return a sentence for each rule that an entry of a track breaks.
+
+    If it is the reference, the others are not checked, because rules compare them with it.
+    """
+    problems = find_problems(track.reference, track.reference)
+    if problems:
+        return problems
+    for name, entry in track.entries.items():
+        if name != track.reference.name:
+            problems += find_problems(entry, track.reference)
     return problems
 
 

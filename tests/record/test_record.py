@@ -144,6 +144,15 @@ def drop_highest_rate(entry: Path) -> None:
     record_hashes(entry)
 
 
+def diverge(entry: Path) -> None:
+    path = entry / "trials.json"
+    content = read_json(path)
+    for trial in content["trials"]:
+        trial["loss_bits"] = None
+    path.write_text(json.dumps(content), encoding="utf-8")
+    record_hashes(entry)
+
+
 def remove_trials(entry: Path) -> None:
     (entry / "trials.json").unlink()
     record_hashes(entry)
@@ -223,6 +232,18 @@ MUTATIONS = {
         ),
         "only 2 of its 3 seeds have a result at length 128",
     ),
+    "a seed without its last validation": (
+        "seeds",
+        lambda entry: rewrite(
+            entry,
+            with_results(
+                lambda result: (
+                    None if (result.seed, result.case.kind) == (3, "validation") else result
+                )
+            ),
+        ),
+        "only 2 of its 3 seeds have the last validation of their training",
+    ),
     "a seed trained in another way": (
         "seeds",
         lambda entry: rewrite(
@@ -274,7 +295,11 @@ MUTATIONS = {
         "data",
         lambda entry: rewrite(
             entry,
-            with_results(lambda result: None if result.case.length == 128 else result),
+            with_results(
+                lambda result: (
+                    None if (result.case.length, result.case.kind) == (128, "text") else result
+                )
+            ),
         ),
         "it has no result at its training length",
     ),
@@ -367,6 +392,7 @@ MUTATIONS = {
         remove_trials,
         "its learning rate was not chosen by trials",
     ),
+    "only trials that diverged": ("rate", diverge, "all of its trials diverged"),
     "uncommitted changes": (
         "commit",
         lambda entry: rewrite(entry, unclean),
@@ -391,6 +417,18 @@ def test_entry_that_breaks_a_rule_is_found(record, capsys, refuse, name):
     assert cli.main(["record", "check", "--record", str(record)]) == 1
     assert problem in capsys.readouterr().out
     assert expected in refuse("record", "table", "--record", str(record))
+
+
+@pytest.mark.parametrize("kind", ["text", "validation"])
+def test_problems_of_the_reference_come_before_comparisons_with_it(record, capsys, kind):
+    """Neither the other entries nor the cost of an entry can be computed without its results."""
+    track = record / TRACK.name
+    rewrite(track / "alibi", with_results(lambda one: None if one.case.kind == kind else one))
+    assert cli.main(["record", "check", "--record", str(record)]) == 1
+    count, problem = capsys.readouterr().out.splitlines()
+    assert count == f"{TRACK.name}: 2 entries."
+    assert f"{track / 'alibi'}: " in problem
+    assert "(rule 'seeds')" in problem
 
 
 @pytest.mark.parametrize("rule", EXCEPTABLE)
