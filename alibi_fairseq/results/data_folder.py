@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..errors import UserInputError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from ..errors import UserInputError, describe_invalid
 from ..files import read_json, sha256_file
 from . import manifest as manifests
 from .data_hashes import data_folders, dictionary_sha256
+from .json_types import NonNegativeInt
 from .values import TextSummary
 
 #: File in a data folder with the first positions of each split's documents.
 DOCUMENTS_FILE = "documents.json"
+_DOCUMENTS_TYPE = TypeAdapter(dict[str, list[NonNegativeInt]], config=ConfigDict(strict=True))
 
 
 @dataclass(frozen=True)
@@ -110,11 +114,17 @@ class DataFolder:
         """The first position of each document by split, from ``documents.json``.
 
         Splits that the file does not name are missing; without a file there are none.
+
+        Raises:
+            UserInputError: naming the file and the first value that is wrong.
         """
         path = self.path / DOCUMENTS_FILE
         if not path.is_file():
             return {}
-        return read_json(path)
+        try:
+            return _DOCUMENTS_TYPE.validate_python(read_json(path))
+        except ValidationError as error:
+            raise UserInputError(f"{path}: {describe_invalid(error)}") from error
 
     def check_split(self, split: str) -> None:
         """Check that a split, its documents, and the dictionary are as the manifest describes.

@@ -226,6 +226,13 @@ def test_changed_boundaries_replace_the_losses_of_documents(documents, data, tmp
         '{"test": [0, 20]}',
         '{"test": [0]}',
         '{"test": [5, 8]}',
+        '{"test": [0, 2.5]}',
+        '{"test": [0, 2.0]}',
+        '{"test": [0, true]}',
+        '{"test": [0, "8"]}',
+        '{"test": 5}',
+        '{"test": [0, 8], "valid": null}',
+        "[1]",
     ],
 )
 def test_invalid_documents_file_is_rejected(tmp_path, content):
