@@ -225,7 +225,7 @@ def load_checkpoint(
         facts = describe_model(cfg, model, len(task.source_dictionary))
         settings = settings_of_weights(trained_method, train_length, sha256_file(path))
         series = Series(settings, facts=facts)
-    elif series.settings.get("plugin") != plugin_sha256(method.names):
+    elif series.settings.get("plugin") != plugin_sha256(trained_method.names):
         logger.warning("'%s' was trained with another version of its plugin.", path)
     history = state.get("optimizer_history") or [{}]
     updates = int(history[-1].get("num_updates", 0))

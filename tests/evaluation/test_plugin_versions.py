@@ -94,3 +94,20 @@ def test_evaluation_with_another_version_than_training_warns(
     plugin(SECOND)
     sweep(checkpoint, data=data_bin, out="second")
     assert caplog.text.count("was trained with another version of its plugin") == 1
+
+
+@pytest.fixture
+def rotary_of_plugin(monkeypatch):
+    """Make ``rotary`` a method of a plugin."""
+    for module in (evaluated_checkpoint, evaluation_sweep):
+        monkeypatch.setattr(
+            module, "plugin_sha256", lambda names: FIRST if "rotary" in names else None
+        )
+
+
+def test_override_by_a_method_of_a_plugin_is_no_other_version(
+    trained, sweep, rotary_of_plugin, caplog
+):
+    (result,) = sweep(trained("alibi"), overrides={"position_method": "rotary"})
+    assert evaluated_version(result) == FIRST
+    assert "another version of its plugin" not in caplog.text
