@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from ..data.probe_data import PROBE_FILE
 from ..data.probes import DEPTHS
 from ..positions.plugin_sources import plugin_sha256
+from ..positions.spec import split_at_commas
 from ..results.case import Case
 from ..results.data_folder import DataFolder
 from ..results.result import Identity, Result, is_wanted
@@ -193,7 +194,7 @@ class Sweep:
 def _method_names(series: Series, overrides: dict) -> Sequence[str]:
     """Return the position methods of the layers at evaluation."""
     if "position_method" in overrides:
-        return str(overrides["position_method"]).split(",")
+        return split_at_commas(str(overrides["position_method"]))
     return series.method.names
 
 

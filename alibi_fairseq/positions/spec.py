@@ -332,13 +332,18 @@ def _default(method: str, option: str) -> Value:
     return options[option].default if option in options else "default"
 
 
+def split_at_commas(given: str) -> list[str]:
+    """Return the values of an option of layers: one, or several separated by commas."""
+    return [value.strip() for value in given.split(",")]
+
+
 def cycle_over_layers(flag: str, given: str, num_layers: int) -> list[str]:
     """Return one value per layer from values separated by commas.
 
     Raises:
         UserInputError: if there are more values than layers.
     """
-    values = [value.strip() for value in given.split(",")]
+    values = split_at_commas(given)
     if len(values) > num_layers:
         raise UserInputError(
             f"{flag} {given} lists {len(values)} layers, but the model has {num_layers}. "

@@ -111,3 +111,8 @@ def test_override_by_a_method_of_a_plugin_is_no_other_version(
     (result,) = sweep(trained("alibi"), overrides={"position_method": "rotary"})
     assert evaluated_version(result) == FIRST
     assert "another version of its plugin" not in caplog.text
+
+
+def test_spaces_in_an_override_do_not_hide_a_plugin(trained, sweep, rotary_of_plugin):
+    (result,) = sweep(trained("alibi"), overrides={"position_method": "alibi, rotary"})
+    assert evaluated_version(result) == FIRST
