@@ -18,8 +18,9 @@ SECOND = "b" * 64
 
 
 @pytest.fixture
-def plugin(monkeypatch):
+def plugin(trained, monkeypatch):
     """Return a function that makes ``alibi`` a method of a plugin of a version."""
+    trained("alibi")  # else it would be a model of the plugin in all later tests
 
     def set_version(version):
         for module in (evaluated_checkpoint, training_record, evaluation_sweep):
