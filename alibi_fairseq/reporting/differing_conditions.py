@@ -138,8 +138,9 @@ def _shown_settings(key: RowKey, of_one_method: bool) -> dict[str, Any]:
                 settings[_shown_name(option)] = text
     if key.series.start is not None:
         settings["started from"] = key.series.start
-    for stage in key.series.history:
-        settings["resumed with other settings"] = f"after {stage.until:,} updates"
+    if key.series.history:
+        updates = " and ".join(f"{stage.until:,}" for stage in key.series.history)
+        settings["resumed with other settings"] = f"after {updates} updates"
     return settings
 
 

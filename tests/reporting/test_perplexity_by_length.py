@@ -9,8 +9,10 @@ from alibi_fairseq.evaluation.windows import plan_windows
 from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, notes, perplexity_by_length
+from alibi_fairseq.reporting.differing_conditions import differing_conditions, row_keys
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, length_line
 from alibi_fairseq.reporting.rows import build_rows as models_of
+from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.values import TextSummary
 
 
@@ -524,6 +526,23 @@ def test_budgets_are_in_the_table_of_conditions():
     assert rows["root, L=64"] == ["8", "2,048"]
     conditions = "All models: demo; fp32; trained on texts/data-bin; learning rate 0.001;"
     assert length_table(*records).startswith(conditions)
+
+
+def resumed_after(*updates: int) -> Result:
+    """Return a result of a model that was resumed with other settings after some updates."""
+    (result,) = results_of(evaluation_record(options=LONG))
+    series = result.series
+    for number, update in enumerate(updates, start=1):
+        settings = {**series.settings, "model.dropout": number / 5}
+        series = series.resumed(update, settings)
+    return replace(result, series=replace(series, settings=result.series.settings))
+
+
+def test_conditions_have_each_resume_with_other_settings():
+    results = [resumed_after(10, 30), resumed_after(20, 30), resumed_after()]
+    conditions = differing_conditions(row_keys(models_of(results)))
+    expected = ["after 10 and 30 updates", "after 20 and 30 updates", "none"]
+    assert conditions == {"resumed with other settings": expected}
 
 
 def test_default_learning_rate_is_that_of_fairseq():
