@@ -154,9 +154,10 @@ class SweepResults:
         kinds: set[str] = {result.case.kind for result in existing.results}
         if existing.benchmarks:
             kinds.add("benchmark")
-        if kinds - {self._evaluator.sweep.kind}:
+        others = kinds - {self._evaluator.sweep.kind}
+        if others:
             raise UserInputError(
-                f"'{self._path}' contains results of kind {min(kinds)}, not "
+                f"'{self._path}' contains results of kind {min(others)}, not "
                 f"{self._evaluator.sweep.kind}. Choose another --out, or remove the file."
             )
         # A table of accuracies averages whatever has the same model, length, and depth.

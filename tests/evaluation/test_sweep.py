@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,7 @@ from alibi_fairseq.evaluation.checkpoint import LoadedModel, load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import ProbeEvaluator
 from alibi_fairseq.evaluation.split import Split
 from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
-from alibi_fairseq.results.file import load
+from alibi_fairseq.results.file import load, save
 
 
 def test_record_describes_model(sweep):
@@ -257,6 +258,17 @@ def test_probe_sweep_resumes(sweep, probe, monkeypatch, tmp_path):
     monkeypatch.undo()
     in_half = sweep(checkpoint, **case, precision="bf16")
     assert load(tmp_path / "results.json").results == records + in_half
+
+
+def test_message_names_the_results_of_another_kind(sweep, tmp_path):
+    """The first kind by name can be the one that is wanted."""
+    sweep()
+    out = tmp_path / "results.json"
+    file = load(out)
+    validation = replace(file.results[0], case=replace(file.results[0].case, kind="validation"))
+    save(replace(file, results=[*file.results, validation]), out)
+    with pytest.raises(UserInputError, match="results of kind validation, not text"):
+        sweep()
 
 
 def test_accuracies_of_another_probe_are_not_joined(sweep, probe, tmp_path):
