@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -330,17 +330,17 @@ def _copy_inputs(source: Path, model: ComparedModel, folder: Path) -> None:
         shutil.copytree(plugin, folder / _PLUGIN, ignore=ignored)
 
 
-def _write_recall(path: Path, results: Iterable[Result], copy: Path) -> None:
+def _write_recall(path: Path, results: Sequence[Result], copy: Path) -> None:
     """Write what ``recall`` measured with the checkpoints of an entry.
 
     Raises:
         UserInputError: the file lacks one of them at the length that the page shows.
     """
+    length = RECALL_MULTIPLE * results[0].series.train_length
     checkpoints = set()
     for result in results:
         if result.case.kind == "text" and isinstance(result.values, TextValues):
             checkpoints.add(result.checkpoint_sha256)
-            length = RECALL_MULTIPLE * result.series.train_length
     measured = read_recall(path)
     own = [result for result in measured.results if result.checkpoint_sha256 in checkpoints]
     found = {result.checkpoint_sha256 for result in own if result.length == length}
