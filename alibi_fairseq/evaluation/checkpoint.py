@@ -91,9 +91,11 @@ class LoadedModel:
         """
         if self.memory_length:
             return 1
-        if budget is None and device.type == "cuda":
-            budget = torch.cuda.get_device_properties(device).total_memory // 2
-        inputs_in_budget = (budget or CPU_BUDGET) // self.bytes_per_input
+        if budget is None:
+            budget = CPU_BUDGET
+            if device.type == "cuda":
+                budget = torch.cuda.get_device_properties(device).total_memory // 2
+        inputs_in_budget = budget // self.bytes_per_input
         inputs = min(ENOUGH_INPUTS[device.type], inputs_in_budget)
         return max(1, inputs // length)
 
