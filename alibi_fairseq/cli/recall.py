@@ -117,7 +117,7 @@ class Recall(CliCommand):
                 for result in missing_results:
                     length = result["length"]
                     tensors = split.tensors(length, device)
-                    ranges = measure_recall(model, tensors, length, length, bar.update)
+                    ranges = measure_recall(model, tensors, length, bar.update)
                     result["ranges"] = [asdict(found) for found in ranges]
                     known[_identity(result)] = result
                     provenance.date = utc_time()

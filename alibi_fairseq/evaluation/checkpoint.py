@@ -42,6 +42,7 @@ from .option_types import Precision
 from .overrides import apply_overrides
 from .scoring import Scorer
 from .sweep import WeightsIdentity
+from .windows import Window, make_batches, share_start
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,14 @@ class LoadedModel:
         inputs_in_budget = budget // self.bytes_per_input
         inputs = min(ENOUGH_INPUTS[device.type], inputs_in_budget)
         return max(1, inputs // length)
+
+    def make_batches(self, windows: list[Window], batch_size: int) -> list[list[Window]]:
+        """Return the batches of the windows of a split.
+
+        Windows at the start of a span share one pass, if their scores allow it.
+        """
+        passes = share_start(windows) if self.shares_start else windows
+        return make_batches(passes, batch_size)
 
     def scorer(self) -> Scorer:
         """Return a scorer for the windows of one split, which hands a state from each to the next.

@@ -19,7 +19,7 @@ import numpy as np
 
 from .checkpoint import LoadedModel
 from .scoring import SplitTensors, score_batches
-from .windows import Window, make_batches, plan_windows, share_start
+from .windows import Window, plan_windows
 
 #: Ratio of the ends of neighboring ranges of the distance: 1 to 3, 4 to 15, 16 to 63, …
 RATIO = 4
@@ -82,38 +82,32 @@ def distances_in(window: Window, previous: np.ndarray) -> np.ndarray:
 
 def measure_recall(
     model: LoadedModel,
-    split: SplitTensors,
+    tensors: SplitTensors,
     length: int,
-    stride: int,
     progress: Callable[[int], object] = lambda inputs: None,
-    memory_budget: int | None = None,
 ) -> list[DistanceRange]:
     """Return the loss of a split's tokens by the distance to the pair that they complete.
 
     Args:
         model: the model.
-        split: the split on the device of the model.
-        length: inputs of a window.
-        stride: tokens that a window scores.
+        tensors: the split on the device of the model.
+        length: inputs of a window, all of which it scores.
         progress: called with the number of inputs after each batch.
-        memory_budget: bytes that a forward pass may take; None for the default of the device.
 
     Raises:
         UserInputError: a loss is not finite.
     """
-    inputs = split.inputs.cpu().numpy()
-    targets = split.targets.cpu().numpy()
+    inputs = tensors.inputs.cpu().numpy()
+    targets = tensors.targets.cpu().numpy()
     previous = previous_occurrences(inputs, targets)
-    windows = plan_windows(len(targets), length, stride, memory_length=model.memory_length)
-    if model.shares_start:
-        windows = share_start(windows)
-    batch_size = model.windows_per_batch(length, split.inputs.device, memory_budget)
-    batches = make_batches(windows, batch_size)
+    windows = plan_windows(len(targets), length, length, memory_length=model.memory_length)
+    batch_size = model.windows_per_batch(length, tensors.inputs.device, None)
+    batches = model.make_batches(windows, batch_size)
     ranges = distance_ranges(length)
     firsts = np.array([first for first, _ in ranges])
     tokens = np.zeros(len(ranges), dtype=np.int64)
     nats: list[list[float]] = [[] for _ in ranges]
-    for batch, losses in score_batches(model.scorer(), split, batches):
+    for batch, losses in score_batches(model.scorer(), tensors, batches):
         for window, of_window in zip(batch, losses.cpu().numpy(), strict=True):
             numbers = np.searchsorted(firsts, distances_in(window, previous), side="right") - 1
             tokens += np.bincount(numbers, minlength=len(ranges))

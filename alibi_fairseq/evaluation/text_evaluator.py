@@ -27,7 +27,6 @@ from .text_size import TextSize
 from .windows import (
     Span,
     Window,
-    make_batches,
     measure_context,
     plan_windows,
     select_spans,
@@ -104,8 +103,7 @@ class TextEvaluator(Evaluator):
         windows = self._windows(case, model.memory_length)
         budget = self.sweep.config.memory_budget
         batch_size = model.windows_per_batch(case.length, self.device, budget)
-        passes = share_start(windows) if model.shares_start else windows
-        batches = make_batches(passes, batch_size)
+        batches = model.make_batches(windows, batch_size)
         tensors = self._splits[case.split].tensors(case.stride, self.device)
         loss_by_position = LossByPosition()
         if self.device.type == "cuda":

@@ -72,7 +72,7 @@ def test_losses_match_a_naive_loop(trained, length):
     split = load_split(folder, "valid", load_dictionary(folder.path))
     model = load_checkpoint(checkpoint, folder.path)
     tensors = split.tensors(length, torch.device("cpu"))
-    measured = measure_recall(model, tensors, length, length)
+    measured = measure_recall(model, tensors, length)
 
     tokens = split.tokens.tolist()
     inputs = tensors.inputs.tolist()
