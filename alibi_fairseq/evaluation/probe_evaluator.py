@@ -39,7 +39,7 @@ class ProbeEvaluator(Evaluator):
     """
 
     def __init__(self, config: SweepConfig, folder: DataFolder):
-        self._probe, self._marker, self._text = load_probe(folder.path)
+        self._probe, self._marker, self._running_text = load_probe(folder.path)
         for length in config.lengths:
             self._probe.check(length)
         sweep = Sweep.of_data(config, folder, self._probe.name)
@@ -61,7 +61,7 @@ class ProbeEvaluator(Evaluator):
         depth = case.depth
         rng = np.random.default_rng([SEED, length, round(100 * depth)])
         sequences = self._probe.sequences(
-            rng, self._marker, self._text, probes.SEQUENCES_PER_CASE, length, depth
+            rng, self._marker, self._running_text, probes.SEQUENCES_PER_CASE, length, depth
         )
         tokens = torch.from_numpy(sequences).to(self.device)
         positions = self._probe.answer_positions(length)
