@@ -12,10 +12,12 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..files import atomic_folder, read_json
 from ..results.case import Case
-from ..results.file import Results, load, merge, save
+from ..results.file import Results, load, load_training, merge, save
 from ..results.file_names import (
     COMPARISON_FILE,
     COPIED_PLUGIN,
+    PLUGIN_FOLDER,
+    RESULTS_FILE,
     TRAINING_FILE,
     TRIALS_ENDING,
     find_results_files,
@@ -27,7 +29,6 @@ from .entry import (
     ENTRY_FILE,
     RECALL_FILE,
     RECALL_MULTIPLE,
-    RESULTS_FILE,
     TRACK_FILE,
     TRIALS_FILE,
     Entry,
@@ -44,9 +45,7 @@ from .entry import (
 from .rules import find_problems
 
 #: Results files of a run as trained: those of ``compare``, and of a study.
-_EVALUATION_FILES = ("results.json", "evaluation.json")
-#: Folder in a run with the plugin of its method.
-_PLUGIN = "plugin"
+_EVALUATION_FILES = (RESULTS_FILE, "evaluation.json")
 #: Commands that train a method for a track of ``compare``.
 _RUN = """\
 cp {configuration} mine.yaml    # in the copy, replace the methods and the path of the text
@@ -225,7 +224,7 @@ def _merge_results(model: ComparedModel) -> Results:
         assert path is not None, "only evaluated runs are found"
         evaluated = load(path)
         files.append(replace(evaluated, results=_as_trained(evaluated.results)))
-        training = load(run / TRAINING_FILE)
+        training = load_training(run)
         files.append(replace(training, results=training.results[-1:]))
     for probe in model.probes:
         files.append(replace(probe, results=_as_trained(probe.results)))
@@ -324,10 +323,10 @@ def _copy_inputs(source: Path, model: ComparedModel, folder: Path) -> None:
     """Copy the configuration of a comparison, and the source of a plugin's method."""
     if (source / COMPARISON_FILE).is_file():
         shutil.copyfile(source / COMPARISON_FILE, folder / COMPARISON_FILE)
-    plugin = model.runs[0] / _PLUGIN
+    plugin = model.runs[0] / PLUGIN_FOLDER
     if plugin.is_dir():
         ignored = shutil.ignore_patterns("__pycache__", COPIED_PLUGIN)
-        shutil.copytree(plugin, folder / _PLUGIN, ignore=ignored)
+        shutil.copytree(plugin, folder / PLUGIN_FOLDER, ignore=ignored)
 
 
 def _write_recall(path: Path, results: Sequence[Result], copy: Path) -> None:

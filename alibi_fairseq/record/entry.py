@@ -16,6 +16,7 @@ from ..positions.spec import distinct_labels
 from ..reporting.row import Row
 from ..reporting.rows import build_rows
 from ..results.file import load
+from ..results.file_names import RESULTS_FILE
 from ..results.json_types import (
     Bits,
     Date,
@@ -36,8 +37,6 @@ from ..results.values import ProbeValues, TextValues
 TRACK_FILE = "track.json"
 #: File that describes an entry, and has the hashes of its other files.
 ENTRY_FILE = "entry.json"
-#: Results file of an entry: evaluations, and the last validation of each training.
-RESULTS_FILE = "results.json"
 #: File of an entry with the trials that chose its learning rate.
 TRIALS_FILE = "trials.json"
 #: File of an entry with what ``alibi-fairseq recall`` measured.

@@ -7,13 +7,17 @@ from pathlib import Path
 
 from ..files import read_json
 
+#: Results file of a run, a comparison, and an entry of a record.
+RESULTS_FILE = "results.json"
 #: Results file that a training writes into its save folder.
 TRAINING_FILE = "training.json"
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
 #: Newest checkpoint of a run, from which it resumes by default.
 LAST_CHECKPOINT = "checkpoint_last.pt"
-#: File in a run's folder ``plugin/`` that marks it as a copy made by a training.
+#: Folder in that of a run, and of an entry of a record, with the plugin of its method.
+PLUGIN_FOLDER = "plugin"
+#: File in a run's folder of its plugin that marks it as a copy made by a training.
 COPIED_PLUGIN = ".copied-by-training"
 #: End of the names of files with the outcome of learning-rate trials.
 TRIALS_ENDING = "-tuning.json"
@@ -54,9 +58,9 @@ def find_results_files(folder: Path) -> list[Path]:
     """
     if (folder / REPORT_FILES).is_file():
         names = read_report_files(folder)
-        return sorted(folder / name for name in names if name.endswith("results.json"))
+        return sorted(folder / name for name in names if name.endswith(RESULTS_FILE))
     if (folder / COMPARISON_FILE).is_file():  # copied without that file
-        return sorted(folder.glob("*results.json"))
+        return sorted(folder.glob(f"*{RESULTS_FILE}"))
     files = []
     visited = set()
     for parent, subfolders, names in os.walk(folder, followlinks=True):
