@@ -117,6 +117,6 @@ def _size_of_sentencepieces(
 
 def _text_bytes(piece: str) -> int:
     """Return the number of UTF-8 bytes of a sentencepiece; ``<0x0A>`` is one byte."""
-    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+    if piece in _BYTE_PIECES:
         return 1
     return len(piece.replace(WORD_MARK, " ").encode())

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from ..results.file import load
-from ..results.file_names import TRAINING_FILE
+from ..results.file import load_training
 from ..results.provenance import Hardware
 from . import markdown
 from .means import mean_of_known
@@ -47,7 +46,7 @@ class TrainingCost:
 
 def read_training_cost(model: str, folder: Path) -> TrainingCost:
     """Read the cost of a finished training from its save folder."""
-    training = load(folder / TRAINING_FILE)
+    training = load_training(folder)
     assert training.provenance is not None, "a training records it"
     cost = training.results[-1].cost
     hours = (cost.seconds or 0.0) / 3600
