@@ -59,9 +59,9 @@ def _title_starts(split: Split) -> np.ndarray:
     if "=" not in split.dictionary:
         return np.empty(0, dtype=np.int64)
     is_mark = split.tokens == split.dictionary.index("=")
-    line_ends = np.append(split.line_starts[1:], len(split.tokens))
-    long_enough = line_ends - split.line_starts >= 4  # mark, title, mark, end of sentence
-    first = split.line_starts[long_enough]
+    line_ends = np.append(split.item_starts[1:], len(split.tokens))
+    long_enough = line_ends - split.item_starts >= 4  # mark, title, mark, end of sentence
+    first = split.item_starts[long_enough]
     last = line_ends[long_enough] - 2  # before the end-of-sentence symbol
     is_title = is_mark[first] & is_mark[last] & ~is_mark[first + 1]
     return first[is_title]

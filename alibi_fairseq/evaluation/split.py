@@ -24,7 +24,7 @@ class Split:
     Attributes:
         name: ``valid``, ``test``, …
         tokens: (N,) int64, every token of every line, end-of-sentence symbols included.
-        line_starts: (lines,) positions in ``tokens`` where a stored item starts, which fairseq
+        item_starts: (lines,) positions in ``tokens`` where a stored item starts, which fairseq
             calls a line.
         dictionary: dictionary of the token IDs.
         text_size: words and bytes of the original text, where known.
@@ -33,7 +33,7 @@ class Split:
 
     name: str
     tokens: np.ndarray
-    line_starts: np.ndarray
+    item_starts: np.ndarray
     dictionary: Dictionary
     text_size: TextSize
     tokenizer_kind: str | None = None
@@ -52,8 +52,8 @@ class Split:
         """
         eos = self.dictionary.eos()
         inputs = np.concatenate([[eos], self.tokens[:-1]])
-        starts_window = self.line_starts % stride == 0
-        inputs[self.line_starts[starts_window]] = eos
+        starts_window = self.item_starts % stride == 0
+        inputs[self.item_starts[starts_window]] = eos
         return SplitTensors(
             torch.from_numpy(inputs).to(device),
             torch.from_numpy(self.tokens).to(device),
@@ -66,7 +66,7 @@ class Split:
         if len(scored) == len(self.tokens):
             return self.text_size
         return measure_text_size(
-            self.tokens, self.line_starts, self.dictionary, self.tokenizer_kind, scored
+            self.tokens, self.item_starts, self.dictionary, self.tokenizer_kind, scored
         )
 
 
@@ -103,13 +103,13 @@ def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
             "entries of its dictionary. Prepare the data again."
         )
     sizes = np.array([len(array) for array in arrays], dtype=np.int64)
-    line_starts = np.cumsum(sizes) - sizes
-    line_starts = line_starts[sizes > 0]
+    item_starts = np.cumsum(sizes) - sizes
+    item_starts = item_starts[sizes > 0]
     kind = folder.tokenizer.get("kind")
     text_size = _text_size_in_manifest(folder, name, len(tokens))
     if text_size is None:
-        text_size = measure_text_size(tokens, line_starts, dictionary, kind)
-    return Split(name, tokens, line_starts, dictionary, text_size, kind)
+        text_size = measure_text_size(tokens, item_starts, dictionary, kind)
+    return Split(name, tokens, item_starts, dictionary, text_size, kind)
 
 
 def _load_lines(data: Path, name: str, dictionary: Dictionary):

@@ -184,7 +184,7 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, split: Split) -> None:
         UserInputError: if the token IDs of too many lines differ, so this is not the tokenizer of
             the data.
     """
-    line_ends = split.line_starts[1 : NUM_CHECKED_LINES + 1]
+    line_ends = split.item_starts[1 : NUM_CHECKED_LINES + 1]
     lines = np.split(split.tokens, line_ends)[:NUM_CHECKED_LINES]
     known = [line.tolist() for line in lines if split.dictionary.unk() not in line]
     wrong = sum(tokenizer.encode(tokenizer.decode(line)) != line for line in known)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from .facts import FACTS, fact_text, list_facts
 from .row import Point, Row, common_train_length
 
-#: Largest number of values that a sentence lists.
+#: Largest number of values, or of models, that a sentence lists.
 MAX_LISTED = 4
 #: Facts of models that figures state.
 FIGURE_FACTS = ("size", "updates")

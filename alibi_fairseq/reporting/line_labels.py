@@ -66,7 +66,7 @@ def _label_ends(axes: Axes, lines: Sequence[LineEnd]) -> None:
         sizes.append(_SPACING * FONT_SIZE * (line.label.count("\n") + 1))
     frame = axes.get_window_extent()
     limits = (frame.y0 * points_per_pixel, frame.y1 * points_per_pixel)
-    for line, old, new in zip(ends, heights, spread(heights, sizes, limits)):
+    for line, old, new in zip(ends, heights, move_apart(heights, sizes, limits)):
         axes.annotate(
             line.label,
             (line.x[-1], line.y[-1]),
@@ -176,7 +176,7 @@ def _touches_line(axes: Axes, box: Bbox) -> bool:
     return False
 
 
-def spread(
+def move_apart(
     heights: Sequence[float], sizes: Sequence[float], limits: tuple[float, float]
 ) -> list[float]:
     """Move labels apart until none overlap, with the least sum of squared moves.
@@ -197,14 +197,14 @@ def spread(
         while len(pools) > 1 and _mean(pools[-2]) > _mean(pools[-1]):
             last = pools.pop()
             pools[-1] += last
-    spread_heights: list[float] = []
+    moved: list[float] = []
     for pool in pools:
         for _ in pool:
             lowest = limits[0] + sizes[0] / 2
             highest = limits[1] - sizes[-1] / 2 - distances[-1]
             first = max(lowest, min(highest, _mean(pool)))
-            spread_heights.append(first + distances[len(spread_heights)])
-    return spread_heights
+            moved.append(first + distances[len(moved)])
+    return moved
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ..results.values import TextValues
+from .common_conditions import MAX_LISTED
 from .row import Point, Row
 
 #: Smallest gain of a trained model over token frequencies, as a fraction of their entropy.
 MIN_GAIN = 0.1
-#: Largest number of models near chance that a figure lists.
-MAX_LISTED = 4
 CHANCE_NOTE = (
     "chance: the bits per token are at least nine tenths of those of guessing entries of the "
     "dictionary at random. The model is untrained or has diverged."

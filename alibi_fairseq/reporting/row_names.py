@@ -87,18 +87,18 @@ def _run_names(rows: Sequence[Row]) -> list[str]:
     """Return what distinguishes each run from those that are alike; empty for the only one."""
     if len(rows) == 1:
         return [""]
-    facts = _distinct_facts([row.results[0] for row in rows])
+    checkpoint_names = _distinct_checkpoint_names([row.results[0] for row in rows])
     is_repeated = len({(key.series, key.reading) for key in row_keys(rows)}) == 1
     names = []
-    for key, fact in zip(row_keys(rows), facts, strict=True):
+    for key, checkpoint_name in zip(row_keys(rows), checkpoint_names, strict=True):
         if is_repeated and not key.alone:
             names.append(f"run {key.run + 1}" if key.run else "")
         else:
-            names.append(fact)
+            names.append(checkpoint_name)
     return names
 
 
-def _distinct_facts(results: Sequence[Result]) -> list[str]:
+def _distinct_checkpoint_names(results: Sequence[Result]) -> list[str]:
     """Return path, seed, or hash of each checkpoint, the first that differs, or all of them."""
     paths = [short_path(result.checkpoint or "unnamed") for result in results]
     seed_names = []

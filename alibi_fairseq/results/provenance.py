@@ -28,7 +28,7 @@ from .json_types import (
     Sha256,
 )
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 
 _FAIRSEQ_DISTRIBUTIONS = ("fairseq-fixed", "fairseq")
 
@@ -139,7 +139,7 @@ def own_command() -> list[str]:
         name = program.parent.name.replace("_", "-")
     arguments = sys.argv[1:]
     # "alibi-fairseq train" adds an option that passes this package to fairseq.
-    if " " in name and arguments[-2:] == ["--user-dir", str(_PACKAGE)]:
+    if " " in name and arguments[-2:] == ["--user-dir", str(_PACKAGE_FOLDER)]:
         arguments = arguments[:-2]
     words = name.split()
     if not words:  # an interactive session
@@ -170,7 +170,7 @@ def git_state() -> dict:
 
 def _git(*arguments: str) -> str:
     """Return the output of a git command in the folder of the package."""
-    command = ["git", "-C", str(_PACKAGE), *arguments]
+    command = ["git", "-C", str(_PACKAGE_FOLDER), *arguments]
     return subprocess.check_output(
         command, stderr=subprocess.DEVNULL, text=True, timeout=60
     ).strip()

@@ -45,9 +45,9 @@ def test_excerpt_has_the_first_whole_lines(corpus, tmp_path):
     whole = split(corpus, "train")
     cut = split(out, "train")
     assert len(cut.tokens) >= 100
-    assert cut.line_starts[-1] < 100  # without its last line it would be too short
+    assert cut.item_starts[-1] < 100  # without its last line it would be too short
     assert cut.tokens.tolist() == whole.tokens[: len(cut.tokens)].tolist()
-    assert cut.line_starts.tolist() == whole.line_starts[: len(cut.line_starts)].tolist()
+    assert cut.item_starts.tolist() == whole.item_starts[: len(cut.item_starts)].tolist()
     assert split(out, "valid").tokens.tolist() == split(corpus, "valid").tokens.tolist()
     assert not (out / "test.bin").exists()
     assert DataFolder.open(out).corpus == "text-smoke"

@@ -85,7 +85,7 @@ def test_token_ids_of_real_text(kind, request, tmp_path):
         for tokenizer in (loaded, resaved):
             text = "".join(f"{line}\n" for line in lines)
             assert tokenizer(text)["input_ids"] == stored.tokens.tolist()
-            bounds = [*stored.line_starts[1:], len(stored.tokens)]
+            bounds = [*stored.item_starts[1:], len(stored.tokens)]
             begin = 0
             for line, end in zip(lines, bounds, strict=True):
                 assert tokenizer(line)["input_ids"] == stored.tokens[begin : end - 1].tolist()

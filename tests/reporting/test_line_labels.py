@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from alibi_fairseq.reporting import plots
-from alibi_fairseq.reporting.line_labels import spread
+from alibi_fairseq.reporting.line_labels import move_apart
 from alibi_fairseq.reporting.line_styles import method_style
 
 
@@ -22,13 +22,13 @@ from alibi_fairseq.reporting.line_styles import method_style
     ],
 )
 def test_labels_move_as_little_as_possible(heights, expected):
-    assert spread(heights, [10] * len(heights), (-50, 100)) == pytest.approx(expected)
+    assert move_apart(heights, [10] * len(heights), (-50, 100)) == pytest.approx(expected)
 
 
 def test_labels_have_their_height_and_stay_beside_the_axes():
-    assert spread([5, 5], [10, 20], (-50, 50)) == pytest.approx([-2.5, 12.5])
-    assert spread([1, 1, 50], [10, 10, 10], (0, 100)) == pytest.approx([5, 15, 50])
-    assert spread([50, 99, 99], [10, 10, 10], (0, 100)) == pytest.approx([50, 85, 95])
+    assert move_apart([5, 5], [10, 20], (-50, 50)) == pytest.approx([-2.5, 12.5])
+    assert move_apart([1, 1, 50], [10, 10, 10], (0, 100)) == pytest.approx([5, 15, 50])
+    assert move_apart([50, 99, 99], [10, 10, 10], (0, 100)) == pytest.approx([50, 85, 95])
 
 
 def compose(*lines, y_limits=None):

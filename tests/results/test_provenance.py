@@ -104,7 +104,7 @@ def git(folder, *arguments):
 def test_git_state_follows_the_checkout(tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
-    monkeypatch.setattr(provenance, "_PACKAGE", package)
+    monkeypatch.setattr(provenance, "_PACKAGE_FOLDER", package)
     unknown = {"git_commit": None, "git_clean": None}
     assert provenance.git_state() == unknown  # no repository at all
     git(tmp_path, "init")
