@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -189,19 +189,14 @@ class Entry:
         """Last validation of each training."""
         return self._of_kind("validation")
 
-    @property
-    def probes(self) -> dict[str, list[Result]]:
-        """Results of probes, by the name of the probe."""
-        by_name: dict[str, list[Result]] = {}
-        for result in self.results:
-            if isinstance(result.values, ProbeValues):
-                by_name.setdefault(result.case.corpus, []).append(result)
-        return by_name
-
     @cached_property
     def passkey_rows(self) -> list[Row]:
         """Accuracies on the passkey probe; at most one row, if all models are seeds of one."""
-        return build_rows(self.probes.get("passkey", []))
+        found = []
+        for result in self.results:
+            if isinstance(result.values, ProbeValues) and result.case.corpus == "passkey":
+                found.append(result)
+        return build_rows(found)
 
     @property
     def passkey(self) -> Row | None:
@@ -335,13 +330,7 @@ def write_json(content: BaseModel, path: Path) -> None:
 def file_hashes(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of an entry but ``entry.json``, by path."""
     hashes = {}
-    for path in _files(folder):
-        hashes[path.relative_to(folder).as_posix()] = sha256_file(path)
-    return hashes
-
-
-def _files(folder: Path) -> Iterable[Path]:
-    """Return the files of an entry but ``entry.json``, by path."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path != folder / ENTRY_FILE:
-            yield path
+            hashes[path.relative_to(folder).as_posix()] = sha256_file(path)
+    return hashes
