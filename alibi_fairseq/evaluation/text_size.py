@@ -52,11 +52,13 @@ def measure_text_size(
     """
     if kind is None and _are_sentencepieces(dictionary.symbols[dictionary.nspecial :]):
         kind = SentencePiece.kind
+    if kind != SentencePiece.kind:
+        return TextSize()
     first_pieces = _first_pieces(tokens, item_starts, dictionary.eos(), scored)
     if scored is not None:
         tokens = tokens[scored]
     counts = np.bincount(tokens, minlength=len(dictionary))
-    if kind != SentencePiece.kind or counts[dictionary.unk()]:
+    if counts[dictionary.unk()]:
         return TextSize()
     return _size_of_sentencepieces(counts, first_pieces, dictionary)
 
