@@ -29,6 +29,7 @@ class Point:
 
     Attributes:
         results: one result per seed; none of a perplexity that the paper prints.
+        status: text instead of a perplexity that the paper lacks; empty otherwise.
     """
 
     case: Case

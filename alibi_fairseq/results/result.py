@@ -108,10 +108,10 @@ class RowKey(NamedTuple):
 
 
 def distinct(results: Iterable[Result]) -> list[Result]:
-    """Return results without repetitions: of one checkpoint and case, that with most details.
+    """Return results without repetitions: of an identity and checkpoint, that with most details.
 
     Raises:
-        UserInputError: two evaluations of one checkpoint have different values.
+        UserInputError: two evaluations of a checkpoint have different values.
     """
     by_key: dict[tuple, Result] = {}
     for result in results:

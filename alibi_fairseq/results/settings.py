@@ -64,8 +64,14 @@ _SAME_COMPONENT = {
     "chunked_adaptive_loss": "adaptive_loss",
     "chunked_cross_entropy": "cross_entropy",
 }
-#: Settings that count with a schedule that follows the validation loss.
+#: Schedule whose learning rate follows the validation loss.
 _PLATEAU = "reduce_lr_on_plateau"
+#: Settings of a batch of sequences of equal length.
+_SEQUENCE_SETTINGS = (
+    "dataset.batch_size",
+    "dataset.max_tokens",
+    "dataset.required_batch_size_multiple",
+)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _REFERENCE = re.compile(r"\$\{(.+)\}")
 _LONGEST_NUMBER = 30
@@ -275,13 +281,6 @@ def _join_batch_settings(values: dict[str, Any], defaults: Settings) -> None:
         values["sequences_per_update"] = plain([number * sequences for number in batches])
     elif batches != [1]:
         values["batches_per_update"] = plain(batches)
-
-
-_SEQUENCE_SETTINGS = (
-    "dataset.batch_size",
-    "dataset.max_tokens",
-    "dataset.required_batch_size_multiple",
-)
 
 
 def _sequences_per_batch(values: Settings, defaults: Settings) -> int | None:
