@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
+from ..results.file_names import RESULTS_FILE
 from .eval_step import EvalStep
 from .run import Run
 from .schema import Evaluation, Model
@@ -88,7 +89,7 @@ def plan_eval_steps(model: Model, run: Run, other_data: Mapping[str, Path]) -> I
         flags = ("--user-dir", model.group.user_dir)
     for planned in plan_sweeps(model, other_data):
         data = run.data
-        results = "results.json"
+        results = RESULTS_FILE
         if planned.variant:
             results = f"results-{planned.variant}.json"
         if planned.corpus:

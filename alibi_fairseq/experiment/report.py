@@ -20,7 +20,7 @@ from ..reporting.probes import accuracy_table, area_table
 from ..reporting.table import Column, Table
 from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
-from ..results.file_names import REPORT_FILES, read_report_files
+from ..results.file_names import REPORT_FILES, RESULTS_FILE, read_report_files
 from ..results.provenance import merge_provenance, own_command
 from ..results.result import Result, distinct
 from ..results.values import ProbeValues
@@ -94,7 +94,7 @@ class ComparisonReport:
             The paths of the figures and of the results file, to be printed.
         """
         figures = self._figure_paths(corpus, "figure")
-        files = [*figures, self._path(corpus, "results.json")]
+        files = [*figures, self._path(corpus, RESULTS_FILE)]
         if is_probe(results):
             draw_heat_maps(results, f"Accuracy of the probe: {corpus}", *figures)
             return files
@@ -155,7 +155,7 @@ class ComparisonReport:
 
     def _save_results(self, corpus: str, runs: Iterable[Run]) -> Results:
         """Write the results file of a corpus, and return its contents."""
-        path = self._path(corpus, "results.json")
+        path = self._path(corpus, RESULTS_FILE)
         results = merge_results(self.config, runs)
         if path.is_file():
             existing = load(path)

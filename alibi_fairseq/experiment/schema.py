@@ -29,7 +29,7 @@ from ..evaluation.option_types import (
 )
 from ..options import names, option, same_option, yaml_key
 from ..positions.spec import MethodSpec
-from ..results.file_names import COMPARISON_FILE, EXPERIMENT_FILE
+from ..results.file_names import COMPARISON_FILE, EXPERIMENT_FILE, RESULTS_FILE
 from ..results.manifest import Name
 from .values import (
     EvalLength,
@@ -43,7 +43,7 @@ from .values import (
 
 DEFAULT_TITLE = "Perplexity by evaluation length"
 #: Files and folders of the output folder, which no corpus can have as its folder.
-RESERVED_NAMES = ("lock", "jobs", COMPARISON_FILE, EXPERIMENT_FILE, "results.json")
+RESERVED_NAMES = ("lock", "jobs", COMPARISON_FILE, EXPERIMENT_FILE, RESULTS_FILE)
 #: Headings of the fields in the help and on the reference page.
 TEXT = "text"
 MODELS = "models"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import UserInputError
 from ..files import atomic_folder
-from ..results.file_names import COPIED_PLUGIN
+from ..results.file_names import COPIED_PLUGIN, PLUGIN_FOLDER
 
 
 def keep_plugin(files: Mapping[str, Path], save_dir: Path, resumes: bool) -> None:
@@ -29,7 +29,7 @@ def keep_plugin(files: Mapping[str, Path], save_dir: Path, resumes: bool) -> Non
     Raises:
         UserInputError: a new training would replace a folder that no training wrote.
     """
-    folder = save_dir / "plugin"
+    folder = save_dir / PLUGIN_FOLDER
     in_use = any(file.resolve().is_relative_to(folder.resolve()) for file in files.values())
     if not files or in_use:
         return

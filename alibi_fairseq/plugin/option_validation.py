@@ -23,6 +23,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from ..errors import UserInputError
 from ..positions import METHODS, is_plugin_method
+from ..positions.spec import split_at_commas
 
 #: Text encoders that evaluate no code.
 ENCODERS = {
@@ -77,7 +78,7 @@ def _check_plugin_options(model, path) -> None:
     """Raise UserInputError if a plugin's method has lost an option, whose value fairseq drops."""
     if not isinstance(model, dict):
         return
-    names = str(model.get("position_method")).split(",")
+    names = split_at_commas(str(model.get("position_method")))
     if not any(name in METHODS and is_plugin_method(name) for name in names):
         return
     dataclass = MODEL_DATACLASS_REGISTRY.get(model.get("_name"))
