@@ -48,7 +48,7 @@ class TrainRecipe:
         metavar="HOST:PORT",
     )
     rdzv_id: str = option("job name, the same on all nodes", "alibi", metavar="NAME")
-    max_restarts: int = option("number of restarts after a failure", 0, type=positive_integer)
+    max_restarts: int = option("number of restarts after a failure", 0)
     on_80gb: bool = option(ON_80GB_HELP, False, flag="--80gb")
     scale: str = option("size of the run (docs/reproduce.md)", "paper", choices=list(SCALES))
     dry_run: bool = option("print the fairseq command, and execute nothing", False)

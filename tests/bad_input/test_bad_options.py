@@ -173,7 +173,6 @@ COMMANDS = {
         ("RECIPE DATA --gpus 0 --save-dir d", "--gpus must be a positive integer, not '0'"),
         ("RECIPE DATA --cpu -2 --save-dir d", "--cpu"),
         ("RECIPE DATA --cpu 2 --nodes 0 --save-dir d", "--nodes must be a positive integer"),
-        ("RECIPE DATA --cpu 2 --max-restarts -1 --save-dir d", "--max-restarts"),
         ("RECIPE DATA --gpus 2 --cpu 2 --save-dir d", "--gpus and --cpu exclude each other"),
         ("RECIPE DATA --gpus 2 --save-dir d --lrr 1", "--lrr"),
         ("RECIPE DATA --gpus 2 --save-dir d --keep-at 999999", "--max-update 286000"),

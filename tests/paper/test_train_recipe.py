@@ -33,7 +33,7 @@ from alibi_fairseq.paper.recipe import find_recipe, flags
             "rdzv",
         ),
         (
-            "--gpus 4",
+            "--gpus 4 --max-restarts 0",
             "-m alibi_fairseq.experiment.torchrun --nnodes=1 --nproc-per-node=4 --max-restarts=0 "
             "--standalone -m alibi_fairseq train|--update-freq 2",
             "rdzv",
