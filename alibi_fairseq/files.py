@@ -98,6 +98,20 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
         raise
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, which then exists completely.
+
+    It is a link where the file system has links, so the file must be replaced, never changed.
+    """
+    unfinished = target.with_suffix(".unfinished")
+    unfinished.unlink(missing_ok=True)  # it may be a link to another file
+    try:
+        os.link(source, unfinished)
+    except OSError:
+        shutil.copyfile(source, unfinished)
+    os.replace(unfinished, target)
+
+
 def sync_files(paths: Iterable[Path]) -> None:
     """Wait until the contents of files are on the disk; folders are skipped.
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -31,6 +30,7 @@ from ..completion_marker import (
     write_settings,
 )
 from ..errors import BAD_INPUT, UserInputError
+from ..files import link_or_copy
 from ..positions.plugin_sources import check_unedited, plugin_sha256
 from ..results.file import load_training
 from ..results.file_names import LAST_CHECKPOINT, TRAINING_FILE, kept_checkpoint
@@ -376,12 +376,10 @@ class Run:
         return load_training(self.folder).results[-1].values is None
 
     def _keep_last_checkpoint(self) -> None:
-        """Copy the last checkpoint if it is evaluated under the number of updates."""
+        """Keep the last checkpoint if it is evaluated under the number of updates."""
         checkpoint = self.checkpoint_path(self.updates)
         if checkpoint.name == kept_checkpoint(self.updates):
-            unfinished = checkpoint.with_suffix(".unfinished")
-            shutil.copyfile(self.folder / LAST_CHECKPOINT, unfinished)
-            os.replace(unfinished, checkpoint)
+            link_or_copy(self.folder / LAST_CHECKPOINT, checkpoint)
 
     def _remove_other_checkpoints(self) -> None:
         """Remove all checkpoints but the final one, for a trial."""

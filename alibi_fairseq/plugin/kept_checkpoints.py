@@ -7,11 +7,11 @@ evaluated after other numbers of updates saves after them as well, under ``check
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UserInputError
+from ..files import link_or_copy
 from ..results.file_names import LAST_CHECKPOINT, kept_checkpoint
 
 #: Environment variable with the update counts, which processes that fairseq starts inherit.
@@ -121,19 +121,11 @@ class KeptCheckpoints:
             self._copy(Path(path))
 
     def _copy(self, path: Path) -> None:
-        """Copy a checkpoint to its name by the number of updates, which then exists completely.
+        """Give a checkpoint its name by the number of updates.
 
-        The copy is a link where the file system has links, because other processes wait while
-        16 GB are copied, and checkpoints are replaced, never changed. A file of that name may be
-        of an earlier training in the same folder.
+        A file of that name may be of an earlier training in the same folder. Other processes
+        wait, so 16 GB are only copied where the file system has no links.
         """
         if not self._trainer.is_data_parallel_master:
             return
-        kept = self._folder / kept_checkpoint(self._trainer.get_num_updates())
-        unfinished = kept.with_suffix(".unfinished")
-        unfinished.unlink(missing_ok=True)  # it may be a link to another checkpoint
-        try:
-            os.link(path, unfinished)
-        except OSError:
-            shutil.copyfile(path, unfinished)
-        os.replace(unfinished, kept)
+        link_or_copy(path, self._folder / kept_checkpoint(self._trainer.get_num_updates()))

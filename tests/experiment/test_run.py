@@ -11,8 +11,13 @@ from alibi_fairseq.experiment.stopping import Stopped
 from alibi_fairseq.plugin import loading
 
 
+def make_run(folder, updates=10, **more) -> Run:
+    required = {"data": "data-bin", "flags": (), "request": {}, "tokens": 16 * updates}
+    return Run("alibi", folder, updates=updates, **required, **more)
+
+
 def test_saved_updates_of_last_checkpoint(tmp_path):
-    run = Run("alibi", tmp_path, data="data-bin", flags=(), request={}, updates=10, tokens=160)
+    run = make_run(tmp_path)
     assert run.saved_updates() == 0
     torch.save({"optimizer_history": [{"num_updates": 7}]}, tmp_path / "checkpoint_last.pt")
     assert run.saved_updates() == 7
@@ -28,15 +33,7 @@ def test_checkpoint_is_read_once_per_version(tmp_path, monkeypatch):
         return read_checkpoint(path)
 
     monkeypatch.setattr(loading, "read_checkpoint", noting)
-    run = Run(
-        *("alibi", tmp_path),
-        data="data-bin",
-        flags=(),
-        request={},
-        updates=40,
-        tokens=640,
-        keep_at=(10, 20, 30),
-    )
+    run = make_run(tmp_path, updates=40, keep_at=(10, 20, 30))
     run.request_file.write_text(json.dumps({}))
     for updates in (3, 5):
         torch.save({"optimizer_history": [{"num_updates": updates}]}, tmp_path / "new.pt")
@@ -51,15 +48,7 @@ def test_trial_that_diverges_while_stopping_starts_no_other_run(tmp_path, monkey
         raise CommandFailedError("FloatingPointError: gradients are Nan", 1, was_stopping=True)
 
     monkeypatch.setattr(ChildProcess, "run", diverge)
-    trial = Run(
-        *("alibi-lr1", tmp_path),
-        data="data-bin",
-        flags=(),
-        request={},
-        updates=10,
-        tokens=160,
-        may_diverge=True,
-    )
+    trial = make_run(tmp_path, may_diverge=True)
     with pytest.raises(Stopped):
         trial.train()
     assert trial.diverged

@@ -243,18 +243,22 @@ def test_speed_per_process_counts_processes_of_each_update(data, tmp_path):
     assert last.cost.tokens_per_second_per_process == pytest.approx(expected, abs=0.1)
 
 
+def make_trainer(processes: int, is_first: bool) -> SimpleNamespace:
+    """Return what a record reads of fairseq's trainer."""
+    return SimpleNamespace(
+        cfg=None,
+        device=torch.device("cpu"),
+        data_parallel_world_size=processes,
+        is_data_parallel_master=is_first,
+    )
+
+
 def test_hashing_the_data_is_no_training(monkeypatch):
     """The shards of CC100+RoBERTa take minutes at each start."""
     times = iter([0.0, 600.0, 607.0])
     monkeypatch.setattr(training_record.time, "monotonic", lambda: next(times))
     monkeypatch.setattr(training_record, "series_of_training", lambda *_: None)
-    trainer = SimpleNamespace(
-        cfg=None,
-        device=torch.device("cpu"),
-        data_parallel_world_size=1,
-        is_data_parallel_master=True,
-    )
-    record = TrainingRecord(trainer, None)
+    record = TrainingRecord(make_trainer(processes=1, is_first=True), None)
     record.plugin = None
     record.set_series(None)
     record._count_time()
@@ -262,13 +266,7 @@ def test_hashing_the_data_is_no_training(monkeypatch):
 
 
 def test_seconds_of_an_update_count_for_each_process():
-    trainer = SimpleNamespace(
-        cfg=None,
-        device=torch.device("cpu"),
-        data_parallel_world_size=4,
-        is_data_parallel_master=False,
-    )
-    record = TrainingRecord(trainer, None)
+    record = TrainingRecord(make_trainer(processes=4, is_first=False), None)
     record.updated(64)  # the first one after a start is not timed
     record.updated(64)
     assert record.totals["timed_seconds"] > 0

@@ -10,7 +10,6 @@ from . import (  # noqa: F401
     gradients,
     install_hooks,
     libraries,
-    losses,
     resumed_training,
     safe_loading,
     startup,

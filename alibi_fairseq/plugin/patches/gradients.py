@@ -1,8 +1,9 @@
-"""Workarounds for gradients that overflow or are scaled wrongly."""
+"""Workarounds for losses and gradients that overflow or are scaled wrongly."""
 
 from __future__ import annotations
 
 import torch
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.optim import AMPOptimizer
 from fairseq.optim.adam import Adam
 from fairseq.optim.fp16_optimizer import _MemoryEfficientFP16OptimizerMixin
@@ -95,3 +96,16 @@ def leave_out_missing_batches(train_step, trainer, samples, *arguments, **keywor
     while len(samples) > 1 and not samples[-1] and not trainer.is_fsdp:
         samples = samples[:-1]
     return train_step(trainer, samples, *arguments, **keywords)
+
+
+@patch_method(AdaptiveLoss, "forward")
+def log_adaptive_loss_in_fp32(forward, criterion, *arguments, **keywords):
+    """Convert the loss that ``adaptive_loss`` logs to fp32.
+
+    fairseq adds up the losses of an update's passes in the precision of the model. In fp16, the
+    sum overflows with a few passes of the paper's 9,216 tokens, and the logged loss and perplexity
+    are infinite (facebookresearch/fairseq#4293 reports them, without the cause).
+    """
+    loss, sample_size, logged = forward(criterion, *arguments, **keywords)
+    precision = torch.promote_types(logged["loss"].dtype, torch.float32)  # fp64 stays
+    return loss, sample_size, {**logged, "loss": logged["loss"].to(precision)}
